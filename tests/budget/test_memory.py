@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from spoolrack_store.engine.entries import Entry, LeaseShare
-from spoolrack_store.engine.index import Index, SortedNames
+from spoolrack_store.engine.index import Index
+from spoolrack_store.engine.sorted_names import SortedNames
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.message_ids import batch_of, first_id_of
 from spoolrack_store.model.names import Death, Name, Stem, parse

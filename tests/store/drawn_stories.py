@@ -30,7 +30,6 @@ from zlib import crc32
 
 from spoolrack_store.credits import Credits
 from spoolrack_store.engine.engine import Engine
-from spoolrack_store.engine.index import COUNTED
 from spoolrack_store.engine.questions import Questions
 from spoolrack_store.files.body_file import BodyFile
 from spoolrack_store.files.disk import SyncFailed
@@ -76,6 +75,7 @@ from spoolrack_store.model.schedule_requests import (
 )
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.stage_requests import Abort, Publish, Published, Stage, Staged
+from spoolrack_store.model.transitions import COUNTED
 
 from tests.store.recorder import RECORDINGS, Recorder, Story, label_in, run
 from tests.support.cuts import Bytes as Content

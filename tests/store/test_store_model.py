@@ -19,7 +19,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from spoolrack_store.credits import Credits
 from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.engine.entries import resolve
-from spoolrack_store.engine.index import COUNTED
 from spoolrack_store.files import changes
 from spoolrack_store.files.disk import Disk
 from spoolrack_store.files.local_disk import LocalDisk
@@ -43,7 +42,7 @@ from spoolrack_store.model.operations import (
     UpdateQueue,
 )
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.model.transitions import State
+from spoolrack_store.model.transitions import COUNTED, State
 
 from tests.store.store_model import StoreModel
 from tests.support.engine_story import StillClock

@@ -6,7 +6,6 @@ import errno
 from typing import Any
 
 import pytest
-from spoolrack_store.engine.index import COUNTED
 from spoolrack_store.model.clock import DAY, Millis
 from spoolrack_store.model.errors import (
     AttributesTooLarge,
@@ -31,7 +30,7 @@ from spoolrack_store.model.operations import (
 from spoolrack_store.model.redrive_requests import StartRedrive
 from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.model.transitions import State
+from spoolrack_store.model.transitions import COUNTED, State
 
 from tests.store.trouble_rig import Rig
 

@@ -17,7 +17,7 @@ from zlib import crc32
 
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.entries import resolve
-from spoolrack_store.engine.index import COUNTED, UNPACKED
+from spoolrack_store.engine.index import UNPACKED
 from spoolrack_store.engine.reader import read_records
 from spoolrack_store.files.disk import FileKind
 from spoolrack_store.files.layout import spare_owner
@@ -42,7 +42,7 @@ from spoolrack_store.model.operations import (
     SendResults,
 )
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.model.transitions import State
+from spoolrack_store.model.transitions import COUNTED, State
 
 from tests.support.cuts import Bytes, Cut, Keep
 from tests.support.engines import commit, declare

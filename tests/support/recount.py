@@ -8,22 +8,17 @@ from itertools import chain
 from operator import itemgetter
 
 from spoolrack_store.engine.entries import BatchFile, Entry, Groups
-from spoolrack_store.engine.index import (
-    COUNTED,
-    CountsByAge,
-    EntryOrder,
-    GroupOrder,
-    Index,
-    PriorityOrder,
-    QueueIndex,
-)
+from spoolrack_store.engine.entry_orders import EntryOrder, PriorityOrder
+from spoolrack_store.engine.group_order import GroupOrder
+from spoolrack_store.engine.index import Index
+from spoolrack_store.engine.queue_index import CountsByAge, QueueIndex
 from spoolrack_store.model.members import indexes, lowest
 from spoolrack_store.model.message_ids import sent_at
 from spoolrack_store.model.names import Name
 from spoolrack_store.model.names import parse as _parse
 from spoolrack_store.model.receipts import is_set_token
 from spoolrack_store.model.statistics import QueueMetrics
-from spoolrack_store.model.transitions import State
+from spoolrack_store.model.transitions import COUNTED, State
 
 WAITS = (State.LEASED, State.DELAYED)
 _OVER = (State.REMOVED, State.QUARANTINED)

@@ -51,9 +51,9 @@ from ..model.settings import (
 )
 from ..model.shards import Shard, shard_of, tag_of
 from .entries import Entry
-from .index import SortedNames
 from .moves import Moves
 from .part import Part, postponing
+from .sorted_names import SortedNames
 
 log = logging.getLogger(__name__)
 

@@ -49,9 +49,9 @@ from ..model.names import (
 )
 from ..model.operations import WrittenBody
 from ..model.sealed import NotWhole, Torn
-from ..model.transitions import Move, State
+from ..model.transitions import COUNTED, Move, State
 from .entries import Entry, may_rename
-from .index import COUNTED, Index
+from .index import Index
 from .part import Effort
 
 log = logging.getLogger(__name__)

@@ -43,9 +43,9 @@ from ..model.operations import (
     OpenMessage,
 )
 from ..model.receipts import is_set_token
+from ..model.transitions import COUNTED
 from .engine import Engine
 from .entries import BatchFile, Entry
-from .index import COUNTED
 from .reader import told_records
 
 log = logging.getLogger(__name__)

@@ -12,10 +12,10 @@ from ..model.errors import DiskError, InvalidRequest, MessageNotFound, StoreErro
 from ..model.message_ids import INDEX_DIGITS, is_id, sent_at
 from ..model.names import Name
 from ..model.operations import UNFINISHED, Delete, Purge, Unfinished
-from ..model.transitions import State
+from ..model.transitions import COUNTED, State
 from .catalog import Catalog
 from .entries import Entry
-from .index import COUNTED, Index
+from .index import Index
 from .leaser import Leaser, Targets
 from .moves import Moves, NameVanished
 from .recovery import appear

@@ -31,10 +31,10 @@ from ..model.transitions import State
 from .catalog import Catalog
 from .dead_letters import DeadLetters
 from .entries import Entry
-from .index import QueueIndex
 from .leaser import Leaser
 from .moves import Moves, received
 from .part import Part
+from .queue_index import QueueIndex
 from .reader import Reader
 from .sender import Sender
 from .sharing import Sharing

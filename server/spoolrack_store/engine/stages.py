@@ -84,9 +84,9 @@ from ..model.stage_requests import (
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord, QueueRoom
 from .deadlines import Deadlines
-from .index import SortedNames
 from .moves import FileVanished, Moves
 from .part import DUE_NOW, RETRY, Part, postponing
+from .sorted_names import SortedNames
 
 log = logging.getLogger(__name__)
 

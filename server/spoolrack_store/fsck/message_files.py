@@ -12,7 +12,6 @@ from itertools import chain
 from typing import Final
 
 from ..engine.entries import BatchFile, Entry
-from ..engine.index import COUNTED
 from ..files.body_file import body_pieces, open_body
 from ..files.disk import Disk
 from ..files.layout import BODIES, DEAD_LETTERS
@@ -23,7 +22,7 @@ from ..model.message_ids import batch_of, is_id, sent_at
 from ..model.names import Name, Stem, body_path, parse
 from ..model.receipts import is_set_token
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
-from ..model.transitions import State
+from ..model.transitions import COUNTED, State
 from .findings import Findings, MessageCounts, Problem, Progress, QuarantinedFile, Remedy
 from .listing import Lister, Paths
 

@@ -38,6 +38,8 @@ class State(Enum):
     __hash__ = object.__hash__
 
 
+COUNTED: Final = (State.READY, State.LEASED, State.DELAYED)
+"""The states whose messages a queue counts as its own."""
 _WAITING: Final = (State.SENT, State.READY, State.DELAYED, State.LEASED)
 
 

@@ -4,7 +4,7 @@ process that is asked nothing brings all work to its end."""
 from __future__ import annotations
 
 import pytest
-from spoolrack_store.engine.index import _Group
+from spoolrack_store.engine.group_order import _Group
 
 from tests.proof.crash.everything_story import CrowdedStory, EverythingStory
 from tests.proof.crash.stories import ALONE_AND_SHARED, Run

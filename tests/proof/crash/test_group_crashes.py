@@ -9,9 +9,9 @@ from itertools import cycle, product
 from typing import Any, ClassVar, Final
 
 import pytest
-from spoolrack_store.engine import index as index_module
+from spoolrack_store.engine import group_order
 from spoolrack_store.engine.engine import Engine, Work
-from spoolrack_store.engine.index import GroupOrder, _Group
+from spoolrack_store.engine.group_order import GroupOrder, _Group
 from spoolrack_store.engine.leaser import Leaser
 from spoolrack_store.model.batch_file import Line
 from spoolrack_store.model.clock import Millis
@@ -203,7 +203,7 @@ PLANTED: Final[dict[str, Bug]] = {
     "a lease blocks nothing": Bug(_Group, "end", _first_in(State.DELAYED)),
     "a delay blocks nothing": Bug(_Group, "end", _first_in(State.LEASED), first=12),
     "a hidden message ends no receive": Bug(
-        index_module, "_before", lambda _, members, end: members, first=16
+        group_order, "_before", lambda _, members, end: members, first=16
     ),
     "receives of a commit share a group": Bug(GroupOrder, "runs", _without_claims),
     "groups of other processes are not read": Bug(Leaser, "_read_groups", lambda self: None),

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Final
 
 import pytest
 from spoolrack_store.engine import sender
-from spoolrack_store.engine.index import GroupOrder, PriorityOrder
+from spoolrack_store.engine.entry_orders import PriorityOrder
+from spoolrack_store.engine.group_order import GroupOrder
 from spoolrack_store.model.batch_file import Line, stem_of
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.message_ids import sent_at
