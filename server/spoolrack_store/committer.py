@@ -34,8 +34,9 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from .engine.engine import Engine, NotEntered, Work
 from .engine.part import RETRY
 from .engine.short_way import PLAIN
-from .files.changes import LockWait, Poisoned, describe_holder
+from .files.changes import Poisoned
 from .files.disk import SyncFailed
+from .files.lock_wait import LockWait, describe_holder
 from .listener import Listener
 from .model.clock import Clock, Millis, SystemClock
 from .model.errors import DiskError, Draining, OutcomeUnknown, StoreError, StoreFailed

@@ -20,10 +20,11 @@ from typing import Final
 
 from .committer import Committer
 from .files import layout
-from .files.changes import PATH, SIZE, Changes, describe_holder
+from .files.changes import PATH, SIZE, Changes
 from .files.disk import Lock
 from .files.hosts_disk import disk_of
 from .files.local_disk import LocalDisk
+from .files.lock_wait import describe_holder
 from .files.overlay import OverlayDisk
 from .files.root import is_living, is_root, not_a_root, owners_of
 from .model.background_work import BackgroundWork

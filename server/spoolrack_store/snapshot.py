@@ -17,11 +17,12 @@ from functools import partial
 from typing import Final, Protocol
 
 from .files import layout
-from .files.changes import LOCK, PATH, SIZE, Changes, Memory, describe_holder, try_for
+from .files.changes import LOCK, PATH, SIZE, Changes, Memory
 from .files.disk import Lock, SyncFailed
 from .files.hard_links import Links
 from .files.hosts_disk import disk_of
 from .files.local_disk import LocalDisk, this_process
+from .files.lock_wait import describe_holder, try_for
 from .files.root import (
     damaged_identity,
     damaged_shard,

@@ -17,12 +17,13 @@ from .engine.engine import Engine
 from .engine.questions import Questions
 from .files.body_file import BodyFile as BodyFile
 from .files.body_file import link_body
-from .files.changes import Poisoned, describe_holder, try_for
+from .files.changes import Poisoned
 from .files.disk import SyncFailed, unlink_or_leave
 from .files.hosts_disk import disk_of, require_fencing
 from .files.layout import new_body_path
 from .files.layout import owner as owner_file
 from .files.local_disk import this_process
+from .files.lock_wait import describe_holder, try_for
 from .files.mounts import is_written_by_other_hosts, kind_of, log_doubt
 from .files.removed import ReaperThread
 from .files.root import Root, RootDisk, make_root, open_root

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
-from spoolrack_store.files.disk import AT_ONCE, OFTEN
+from spoolrack_store.files.syncer import AT_ONCE, OFTEN
 
 from tests.store.trouble_rig import Rig
 from tests.support.linked_disk import LinkedDisk, made

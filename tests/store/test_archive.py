@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from spoolrack_store import fsck
 from spoolrack_store.archive_reader import ArchivedMessage, read_archive
-from spoolrack_store.engine.part import FILES
+from spoolrack_store.engine.effort import FILES
 from spoolrack_store.files.disk import FolderEntry
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.fsck.findings import Remedy

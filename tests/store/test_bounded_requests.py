@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spoolrack_store.engine import part
+from spoolrack_store.engine import effort, turns
 from spoolrack_store.engine.sender import MOST_FILES
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
@@ -48,7 +48,7 @@ MOST_COMMITS = 200
 
 @pytest.fixture(autouse=True)
 def a_small_portion(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(part, "PORTION", 100)
+    monkeypatch.setattr(turns, "PORTION", 100)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def _commits(rig: Rig, requests: Sequence[Request[Any]]) -> tuple[dict[Request[A
             if outcome is not UNFINISHED:
                 found[request] = outcome
         left = [request for request in left if request not in found]
-        made.append(part.FILES - rig.engine.moves.request_effort.left)
+        made.append(effort.FILES - rig.engine.moves.request_effort.left)
         assert len(made) < MOST_COMMITS
     return found, made
 
@@ -173,10 +173,10 @@ def test_ends_of_many_leases_are_done_in_slices_and_the_end_of_one_at_once(
     assert outcomes[-2] is not UNFINISHED
     assert outcomes[-1] is UNFINISHED
     begun = [each for each in outcomes if each is not UNFINISHED]
-    assert len(begun) == 1 + part.PORTION // MANY
+    assert len(begun) == 1 + turns.PORTION // MANY
     left = [each for each, out in zip(large, outcomes, strict=False) if out is UNFINISHED]
     found, made = _commits(rig, [*left, behind])
-    assert max(made) <= part.PORTION
+    assert max(made) <= turns.PORTION
     assert not any(isinstance(each, StoreError) for results in found.values() for each in results[1:])
 
 
@@ -191,9 +191,9 @@ def test_receives_of_many_messages_are_done_in_slices_and_that_of_one_at_once(ri
     assert [each.body for each in messages_of(outcomes[-1])] == [b"other"]
     assert outcomes[-2] == []  # It is parked, and tried again.
     left = [each for each, outcome in zip(large, outcomes, strict=False) if outcome is UNFINISHED]
-    assert len(left) == CALLERS - part.PORTION // MANY
+    assert len(left) == CALLERS - turns.PORTION // MANY
     found, made = _commits(rig, left)
-    assert max(made) <= part.PORTION
+    assert max(made) <= turns.PORTION
     assert {len(messages_of(each)) for each in found.values()} == {MANY}
 
 
@@ -226,7 +226,7 @@ def test_what_is_sent_during_a_commit_stands_behind_the_requests_that_it_has_not
             store.submit(CreateQueue(name=queue, settings=LONE))
         driver.run()
         # The last one isn't begun by the commit that ends the others.
-        large = [Send(queue=queue, bodies=_bodies(part.PORTION)) for queue in ("q", "a", "b", "q")]
+        large = [Send(queue=queue, bodies=_bodies(turns.PORTION)) for queue in ("q", "a", "b", "q")]
         answers = [store.submit(each) for each in large]
         cycle = driver.committer.cycle()
         work = next(cycle)
@@ -259,7 +259,7 @@ def test_requests_of_every_kind_are_done_in_slices(rig: Rig, kind: str) -> None:
         answers, commits = 0, 0
         while requests:
             outcomes = commit(rig.engine, *requests)
-            assert part.FILES - rig.engine.moves.request_effort.left <= 2 * part.FILES
+            assert effort.FILES - rig.engine.moves.request_effort.left <= 2 * effort.FILES
             requests = [
                 request
                 for request, outcome in zip(requests, outcomes, strict=True)
@@ -291,4 +291,4 @@ def test_the_schedules_of_one_minute_are_sent_in_slices(rig: Rig) -> None:
         answers += [outcome for outcome in outcomes if outcome is not UNFINISHED]
         fires = [fire for fire, outcome in zip(fires, outcomes, strict=True) if outcome is UNFINISHED]
     assert answers == [True] * len(made)
-    assert most <= part.PORTION // part.FILES_OF_OTHERS * 2
+    assert most <= turns.PORTION // turns.FILES_OF_OTHERS * 2

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spoolrack_store.engine import leaser, part
+from spoolrack_store.engine import effort, leaser
 from spoolrack_store.engine.sender import MOST_FILES
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import DAY, HOUR, MINUTE, SECOND, Millis
@@ -39,7 +39,7 @@ from tests.support.steps import slices_of, steps_of
 
 MANY = 650
 MOST_COMMITS = 100
-SHARE = part.FILES // 2
+SHARE = effort.FILES // 2
 """Files that a part moves in a commit in which it works alone."""
 
 
@@ -200,7 +200,7 @@ def test_a_retention_deletes_in_slices_and_what_is_too_old_is_never_delivered() 
     counts = rig.engine.index.queue("q").counts
     receive, before, commits = Receive(queue="q", max_messages=10), counts[State.READY], 0
     while (outcome := rig.ask(receive)) is UNFINISHED:
-        assert before - counts[State.READY] <= part.FILES
+        assert before - counts[State.READY] <= effort.FILES
         before, commits = counts[State.READY], commits + 1
     assert commits > 1
     assert [id for each in outcome for id in each.ids] == young
@@ -248,7 +248,7 @@ def test_jobs_share_the_effort_of_a_commit_and_none_stands_still() -> None:
         rig.ask(purge)
         moved = [was - now for was, now in zip(before, left(), strict=True)]
         assert all(moved)
-        assert sum(moved) <= part.FILES
+        assert sum(moved) <= effort.FILES
 
 
 def test_a_queue_is_deleted_in_slices() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from spoolrack_store.engine import deduplication
 from spoolrack_store.engine.deduplication import MERGED
-from spoolrack_store.engine.part import FILES
+from spoolrack_store.engine.effort import FILES
 from spoolrack_store.files.body_file import BodyFile
 from spoolrack_store.files.layout import new_body_path
 from spoolrack_store.model.clock import Millis

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from spoolrack_store.engine import part
+from spoolrack_store.engine import effort
+from spoolrack_store.engine.effort import FILES
 from spoolrack_store.engine.engine import Engine
-from spoolrack_store.engine.part import FILES
 from spoolrack_store.model.background_work import BackgroundWork
 from spoolrack_store.model.clock import SECOND, Millis
 from spoolrack_store.model.operations import Receive, Send
@@ -59,7 +59,7 @@ def test_what_another_process_has_leased_as_it_was_sent_is_counted_once() -> Non
 def test_what_a_dead_process_has_sent_takes_room_before_it_is_in_its_queue(
     queue: str, beside: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(part, "FILES", 1)  # A commit publishes one of its files.
+    monkeypatch.setattr(effort, "FILES", 1)  # A commit publishes one of its files.
     rig = EngineRig(LIMITED)
     other = rig.join() if beside else None
     for _ in range(4):

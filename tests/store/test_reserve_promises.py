@@ -8,7 +8,8 @@ import os
 from pathlib import Path
 
 import pytest
-from spoolrack_store.files.disk import RESERVE_BYTES, STEP_BYTES, Space, SyncFailed
+from spoolrack_store.files.disk import Space, SyncFailed
+from spoolrack_store.files.disk_room import RESERVE_BYTES, STEP_BYTES
 from spoolrack_store.model.errors import DiskFull
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue
 from spoolrack_store.model.settings import QueueSettings

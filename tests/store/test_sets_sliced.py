@@ -10,9 +10,10 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from spoolrack_store.engine import part, reserver
+from spoolrack_store.engine import effort as efforts
+from spoolrack_store.engine import reserver
 from spoolrack_store.engine.entries import Entry
-from spoolrack_store.files.changes import LockWait
+from spoolrack_store.files.lock_wait import LockWait
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import ReservationCommitted, ReservationNotFound
 from spoolrack_store.model.members import effort
@@ -37,7 +38,7 @@ def reserve_all() -> Reserve:
 
 @pytest.fixture(autouse=True)
 def slices_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(part, "FILES", 2)
+    monkeypatch.setattr(efforts, "FILES", 2)
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pytest
 from spoolrack_store.engine import short_way
+from spoolrack_store.engine.effort import FILES
 from spoolrack_store.engine.engine import Engine, NotEntered
-from spoolrack_store.engine.part import FILES
 from spoolrack_store.engine.short_way import UNPUBLISHED, UNREAPED
 from spoolrack_store.files import changes
 from spoolrack_store.files.disk import Space, SyncFailed

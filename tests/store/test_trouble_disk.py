@@ -6,8 +6,10 @@ import errno
 
 import pytest
 from spoolrack_store.credits import Credits
-from spoolrack_store.files.disk import RESERVE_BYTES, STEP_BYTES, Space, Syncer, SyncFailed
+from spoolrack_store.files.disk import Space, SyncFailed
+from spoolrack_store.files.disk_room import RESERVE_BYTES, STEP_BYTES
 from spoolrack_store.files.root import FOLDERS
+from spoolrack_store.files.syncer import Syncer
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import DiskError, DiskFull, StaleReceipt
 from spoolrack_store.model.operations import (

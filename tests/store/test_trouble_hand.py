@@ -12,15 +12,9 @@ from uuid import uuid4
 
 import pytest
 from spoolrack_store.engine.adoption import NAMES_LIKE_A_FILE
-from spoolrack_store.engine.part import FILES
-from spoolrack_store.files.disk import (
-    RESERVE_BYTES,
-    STEP_BYTES,
-    Facts,
-    FileKind,
-    FolderEntry,
-    SyncFailed,
-)
+from spoolrack_store.engine.effort import FILES
+from spoolrack_store.files.disk import Facts, FileKind, FolderEntry, SyncFailed
+from spoolrack_store.files.disk_room import RESERVE_BYTES, STEP_BYTES
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.files.root import FOLDERS
 from spoolrack_store.model.background_work import BackgroundWork

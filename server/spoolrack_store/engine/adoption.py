@@ -27,8 +27,9 @@ from ..model.names import Name, Stem
 from ..model.operations import MAX_BODY_IN_MEMORY
 from ..model.transitions import State
 from .catalog import Catalog
+from .effort import BYTES_LIKE_A_FILE, SYNC_EFFORT
 from .moves import Moves
-from .part import BYTES_LIKE_A_FILE, DUE_NOW, SYNC_EFFORT, Part
+from .part import DUE_NOW, Part
 
 log = logging.getLogger(__name__)
 

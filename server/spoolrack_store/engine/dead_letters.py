@@ -30,8 +30,8 @@ from ..model.transitions import Move
 from .catalog import Catalog
 from .entries import Entry
 from .moves import Moves
-from .part import outcome_of
 from .reader import read_records
+from .turns import outcome_of
 
 log = logging.getLogger(__name__)
 

@@ -28,9 +28,10 @@ from ..model.names import Name, Stem, name_at
 from ..model.sealed import Torn, seal, unseal
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
+from .effort import BYTES_LIKE_A_FILE
 from .entries import BatchFile, Entry
 from .moves import Moves
-from .part import BYTES_LIKE_A_FILE, Part, postponing
+from .part import Part, postponing
 from .reader import Reader
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,8 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from ..files.changes import Changes, Memory
-from ..files.disk import Commit, Disk, explained
+from ..files.disk import Disk, explained
+from ..files.syncer import Commit
 from ..model.background_work import ALL_WORK, BackgroundWork
 from ..model.clock import Clock, CommitClock, Millis
 from ..model.disk_watermark import DiskWatermark
@@ -60,11 +61,12 @@ from .archive import Archive
 from .catalog import Catalog, QueueRoom
 from .dead_letters import DeadLetters
 from .deduplication import Deduplication
+from .effort import FILES
 from .entries import Entry
 from .expiry import Expiry
 from .leaser import Leaser
 from .moves import Moves
-from .part import DUE_NOW, FILES, RETRY, Part, Turn, postponing, run_in
+from .part import DUE_NOW, RETRY, Part, postponing
 from .queue_views import QueueViews
 from .reader import CACHE_BYTES, Reader
 from .reaper import Reaper
@@ -77,6 +79,7 @@ from .sender import Sender
 from .sharing import Sharing
 from .short_way import ShortWay
 from .stages import Stages
+from .turns import Turn, run_in
 
 log = logging.getLogger(__name__)
 

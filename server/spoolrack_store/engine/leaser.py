@@ -49,8 +49,9 @@ from .dead_letters import DeadLetters
 from .entries import Entry, Groups, LeaseShare
 from .index import Index
 from .moves import Moves, NameVanished, begin_lease
-from .part import DUE_NOW, RETRY, Part, outcome_of, postponing
+from .part import DUE_NOW, RETRY, Part, postponing
 from .reader import Reader, told_records
+from .turns import outcome_of
 
 log = logging.getLogger(__name__)
 

@@ -16,21 +16,12 @@ from functools import partial
 from typing import Final, TypeVar
 
 from ..files.changes import Change, ChangeKind, Changes
-from ..files.disk import (
-    NO_ROOM,
-    NOT_A_FILE,
-    Commit,
-    Disk,
-    FolderEntry,
-    ReservedRoom,
-    Syncer,
-    SyncFailed,
-    explained,
-    explaining,
-)
+from ..files.disk import NO_ROOM, NOT_A_FILE, Disk, FolderEntry, SyncFailed, explained, explaining
+from ..files.disk_room import ReservedRoom
 from ..files.layout import BODIES, COPY, FORMAT, NEW, QUARANTINE
 from ..files.removed import RemovedFiles
 from ..files.spares import Spares
+from ..files.syncer import Commit, Syncer
 from ..model.batch_file import Damaged, Line, decode_whole
 from ..model.clock import CommitClock, Millis
 from ..model.disk_watermark import DiskWatermark
@@ -50,9 +41,9 @@ from ..model.names import (
 from ..model.operations import WrittenBody
 from ..model.sealed import NotWhole, Torn
 from ..model.transitions import COUNTED, Move, State
+from .effort import Effort
 from .entries import Entry, may_rename
 from .index import Index
-from .part import Effort
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from operator import itemgetter
 from typing import BinaryIO, Final, ParamSpec, TypeVar
 
 from ..files.body_file import body_pieces, open_body
-from ..files.changes import describe_holder, try_for
 from ..files.disk import NOT_A_FILE, Disk, SyncFailed, explained
+from ..files.lock_wait import describe_holder, try_for
 from ..model.batch_file import Damaged, Line, decode, lone_line
 from ..model.batch_file import body as body_in
 from ..model.clock import Millis

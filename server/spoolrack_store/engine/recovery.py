@@ -42,9 +42,9 @@ from ..model.transitions import Move, State
 from .adoption import adoptable
 from .archive import archived_files
 from .catalog import Catalog
+from .effort import BYTES_LIKE_A_FILE
 from .entries import BatchFile, Entry
 from .moves import Moves, publish
-from .part import BYTES_LIKE_A_FILE
 
 log = logging.getLogger(__name__)
 

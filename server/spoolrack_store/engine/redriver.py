@@ -57,9 +57,10 @@ from ..model.redrive_requests import (
 from ..model.transitions import Move, State
 from .catalog import Catalog, QueueRecord, QueueRoom
 from .dead_letters import DeadLetters
+from .effort import FILES
 from .entries import Entry
 from .moves import FileVanished, Moves
-from .part import DUE_NOW, FILES, RETRY, Part, postponing
+from .part import DUE_NOW, RETRY, Part, postponing
 from .reader import read_records
 
 log = logging.getLogger(__name__)

@@ -82,7 +82,7 @@ from .dead_letters import DeadLetters
 from .entries import Entry
 from .leaser import Leaser
 from .moves import FileVanished, Moves, begin_lease, received
-from .part import DUE_NOW, PORTION, RETRY, Part, Turn, postponing
+from .part import DUE_NOW, RETRY, Part, postponing
 from .reader import Reader
 from .reservation_index import (
     WORK,
@@ -94,6 +94,7 @@ from .reservation_index import (
     marker_path,
 )
 from .set_reader import SetReader
+from .turns import PORTION, Turn
 
 log = logging.getLogger(__name__)
 

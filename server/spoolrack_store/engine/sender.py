@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ..files.disk import DiskRoom
+from ..files.disk_room import DiskRoom
 from ..model.batch_file import encode, line_of, stem_of
 from ..model.clock import Millis, span_text
 from ..model.errors import InvalidMessage, InvalidRequest, SendingPaused, StoreError
@@ -39,11 +39,13 @@ from ..model.settings import MAX_DELAY, MIB, QueueSettings
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord, QueueRoom
 from .deduplication import Deduplication
+from .effort import FILES
 from .entries import Entry
 from .moves import Moves, publish
-from .part import FILES, Part, outcome_of
+from .part import Part
 from .reader import Reader
 from .recovery import appear
+from .turns import outcome_of
 
 log = logging.getLogger(__name__)
 

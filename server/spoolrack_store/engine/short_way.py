@@ -16,7 +16,7 @@ from random import Random
 from typing import Any, Final
 from zlib import crc32
 
-from ..files.disk import DiskRoom
+from ..files.disk_room import DiskRoom
 from ..model.batch_file import encode, line_of, lone_line, stem_of
 from ..model.clock import Millis
 from ..model.errors import StoreError

@@ -28,7 +28,8 @@ from itertools import islice
 from operator import attrgetter
 from typing import Final
 
-from ..files.disk import DiskRoom, FileKind, explained
+from ..files.disk import FileKind, explained
+from ..files.disk_room import DiskRoom
 from ..files.layout import PUBLISHED
 from ..model.batch_file import Damaged, decode_whole, encode, is_torn, line_of, stem_of
 from ..model.clock import SECOND, Millis

@@ -16,7 +16,8 @@ from ..model.batch_file import Damaged, Line
 from ..model.disk_watermark import DiskWatermark
 from ..model.errors import DiskError, DiskFull, InvalidRequest, StoreError
 from ..model.operations import WrittenBody
-from .disk import NO_ROOM, Disk, DiskRoom, unlink_or_leave
+from .disk import NO_ROOM, Disk, unlink_or_leave
+from .disk_room import DiskRoom
 from .root import RootDisk
 
 _NOT_LINKABLE: Final = {

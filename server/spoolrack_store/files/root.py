@@ -28,7 +28,8 @@ from ..model.sealed import NotWhole, Torn, seal_text, unseal_text
 from ..model.shards import Shard, parse_shard
 from . import layout
 from .changes import LOCK, PATH, SIZE, Memory
-from .disk import NO_ROOM, Disk, FileKind, Lock, ReservedRoom, explaining, free_unlinked
+from .disk import NO_ROOM, Disk, FileKind, Lock, explaining, free_unlinked
+from .disk_room import ReservedRoom
 from .layout import (
     COPY,
     FOLDERS,

@@ -15,8 +15,9 @@ from ..engine.entries import BatchFile, Entry
 from ..engine.moves import Moves
 from ..engine.recovery import appear
 from ..files.body_file import body_pieces, open_body
-from ..files.disk import Disk, FileKind, Syncer, explained
+from ..files.disk import Disk, FileKind, explained
 from ..files.layout import PUBLISHED, QUARANTINE, QUEUES
+from ..files.syncer import Syncer
 from ..model.batch_file import Damaged, body, decode
 from ..model.clock import Clock, CommitClock
 from ..model.errors import NotRestorable, StoreError

@@ -16,9 +16,10 @@ from random import Random
 from typing import Any, ClassVar, Final
 
 from spoolrack_store.committer import LOOK_EVERY
+from spoolrack_store.engine.effort import FILES
 from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.engine.entries import resolve
-from spoolrack_store.engine.part import FILES, RETRY
+from spoolrack_store.engine.part import RETRY
 from spoolrack_store.files.disk import FileKind
 from spoolrack_store.model.batch_file import Damaged, body, decode
 from spoolrack_store.model.clock import DAY, HOUR, Millis

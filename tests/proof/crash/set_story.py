@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
 
+from spoolrack_store.engine.effort import FILES, Effort
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.entries import resolve
-from spoolrack_store.engine.part import FILES, Effort
 from spoolrack_store.engine.reservation_index import ReservedSet, SetState
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from spoolrack_store.engine.part import FILES
+from spoolrack_store.engine.effort import FILES
 from spoolrack_store.model.clock import DAY, MINUTE, Millis
 from spoolrack_store.model.members import indexes
 from spoolrack_store.model.operations import (

@@ -13,7 +13,8 @@ import pytest
 from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.engine.moves import MARGIN
 from spoolrack_store.engine.sharing import Sharing
-from spoolrack_store.files.disk import Commit, Syncer, SyncFailed
+from spoolrack_store.files.disk import SyncFailed
+from spoolrack_store.files.syncer import Commit, Syncer
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.operations import Delete, Receive, Send, messages_of
 from spoolrack_store.model.settings import QueueSettings

@@ -8,7 +8,7 @@ import pytest
 from spoolrack_store.engine import sharing
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.moves import Moves
-from spoolrack_store.files.disk import Commit
+from spoolrack_store.files.syncer import Commit
 from spoolrack_store.model.operations import Delete, Receive, Send
 from spoolrack_store.model.settings import QueueSettings
 

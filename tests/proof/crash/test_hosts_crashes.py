@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from spoolrack_store.engine import moves
 from spoolrack_store.files.changes import Changes
-from spoolrack_store.files.disk import Commit, Syncer
+from spoolrack_store.files.syncer import Commit, Syncer
 
 from tests.proof.crash.everything_story import EverythingStory
 from tests.proof.crash.stories import Bug, Run, expect_broken, runs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from spoolrack_store.engine import part
+from spoolrack_store.engine import effort as efforts
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.errors import ReservationCommitted, ReservationLost
 from spoolrack_store.model.operations import UNFINISHED, Request
@@ -77,9 +77,9 @@ def deaths_in(request: Request[object], *, beside: bool, is_reserved: bool = Tru
         yield deaths
 
 
-@pytest.fixture(autouse=True, params=[part.FILES, 1], ids=["at once", "in slices"])
+@pytest.fixture(autouse=True, params=[efforts.FILES, 1], ids=["at once", "in slices"])
 def effort(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(part, "FILES", request.param)
+    monkeypatch.setattr(efforts, "FILES", request.param)
 
 
 BESIDE = pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside another process"])
