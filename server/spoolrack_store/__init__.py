@@ -3,7 +3,7 @@
 Standard library only, and no knowledge of gRPC, HTTP or the command line. Each folder is a floor, and
 imports point down only:
 
-    store, committer, listener    the surface that threads share
+    store, committer, questions   the surface that threads share
     fsck                          checks and repairs a root without a server
     engine                        the operations: one commit at a time, no threads
     files                         the disk, the lock, the log of changes, the durability barrier

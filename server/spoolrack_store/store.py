@@ -14,7 +14,6 @@ from typing import Any, Final, TypeVar
 
 from .committer import Committer, Driver
 from .engine.engine import Engine
-from .engine.questions import Questions
 from .files.body_file import BodyFile as BodyFile
 from .files.body_file import link_body
 from .files.changes import Poisoned
@@ -49,6 +48,7 @@ from .model.schedule_requests import QueuedSchedule
 from .model.settings import QueueSettings
 from .model.shards import Shard
 from .model.stage_requests import StageInfo
+from .questions import Questions
 from .store_metrics import StoreMetrics
 from .thread_driver import ThreadDriver
 

@@ -13,7 +13,6 @@ from operator import attrgetter
 
 from .committer import Committer, Stall
 from .engine.engine import Engine
-from .engine.questions import Questions
 from .files import layout
 from .files.disk import Disk, Space
 from .files.root import owners_of
@@ -21,6 +20,7 @@ from .model.clock import MINUTE, Millis
 from .model.errors import DiskError
 from .model.shards import Shard
 from .model.statistics import Ages, Owner, QueueMetrics, RootMetrics, Statistics
+from .questions import Questions
 
 log = logging.getLogger(__name__)
 

@@ -21,8 +21,9 @@ from spoolrack_store.model.errors import (
     InvalidRequest,
     InvalidSetting,
 )
+from spoolrack_store.model.message_content import MAX_ATTRIBUTES
 from spoolrack_store.model.operations import BlockingMessage, Counts, Queue
-from spoolrack_store.model.settings import MAX_ATTRIBUTES, SCHEMA, QueueSettings, SettingKind
+from spoolrack_store.model.settings import SCHEMA, QueueSettings, SettingKind
 from spoolrack_store.model.transitions import State
 
 ID = "0199a000-0000-7000-8000-000000000000"

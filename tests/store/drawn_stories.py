@@ -30,7 +30,6 @@ from zlib import crc32
 
 from spoolrack_store.credits import Credits
 from spoolrack_store.engine.engine import Engine
-from spoolrack_store.engine.questions import Questions
 from spoolrack_store.files.body_file import BodyFile
 from spoolrack_store.files.disk import SyncFailed
 from spoolrack_store.files.layout import new_body_path
@@ -76,6 +75,7 @@ from spoolrack_store.model.schedule_requests import (
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.stage_requests import Abort, Publish, Published, Stage, Staged
 from spoolrack_store.model.transitions import COUNTED
+from spoolrack_store.questions import Questions
 
 from tests.store.recorder import RECORDINGS, Recorder, Story, label_in, run
 from tests.support.cuts import Bytes as Content
@@ -549,29 +549,29 @@ class _Scene:
 
 
 SMALL: Final[Mapping[str, int]] = {
-    "adoption.BYTES_LIKE_A_FILE": 60,
-    "deduplication.MAX_KEYS": 3,
-    "sorted_names._CHUNK": 1,
-    "sorted_names._OPEN": 2,
-    "index._PACKS": 2,
-    "leaser.QUEUES_OF_A_TICK": 2,
-    "turns.PORTION": 3,
-    "turns._FEW": 1,
+    "engine.adoption.BYTES_LIKE_A_FILE": 60,
+    "engine.deduplication.MAX_KEYS": 3,
+    "engine.sorted_names._CHUNK": 1,
+    "engine.sorted_names._OPEN": 2,
+    "engine.index._PACKS": 2,
+    "engine.leaser.QUEUES_OF_A_TICK": 2,
+    "engine.turns.PORTION": 3,
+    "engine.turns._FEW": 1,
     "questions._AT_ONCE": 2,
     "questions._MOST_LOOKS": 3,
     "questions._PAGE_BYTES": 3,
-    "recovery.BYTES_LIKE_A_FILE": 60,
-    "recovery.FOLLOWED": 2,
-    "recovery.TOLD": 6,
-    "recovery._SORTED": 2,
-    "redriver.AT_ONCE": 2,
-    "redriver.MOST_WAITING": 2,
-    "reserver.MAX_EFFORT": 3,
-    "reserver.PORTION": 2,
-    "reserver.REMEMBERED_SETS": 1,
-    "sender.FILE_BYTES": 6,
-    "sender.MOST_FILES": 2,
-    "set_reader.PAGE_MESSAGES": 2,
+    "engine.recovery.BYTES_LIKE_A_FILE": 60,
+    "engine.recovery.FOLLOWED": 2,
+    "engine.recovery.TOLD": 6,
+    "engine.recovery._SORTED": 2,
+    "engine.redriver.AT_ONCE": 2,
+    "engine.redriver.MOST_WAITING": 2,
+    "engine.reserver.MAX_EFFORT": 3,
+    "engine.reserver.PORTION": 2,
+    "engine.reserver.REMEMBERED_SETS": 1,
+    "engine.sender.FILE_BYTES": 6,
+    "engine.sender.MOST_FILES": 2,
+    "engine.set_reader.PAGE_MESSAGES": 2,
 }
 """The bounds of each third story."""
 Make = Callable[[_Scene], Any]
@@ -659,7 +659,7 @@ def digests(seed: int) -> tuple[list[str], list[str]]:
     labels: dict[str, str] = {}
     with ExitStack() as patched:
         for name, value in SMALL.items() if seed % 3 == 0 else ():
-            patched.enter_context(patch(f"spoolrack_store.engine.{name}", value))
+            patched.enter_context(patch(f"spoolrack_store.{name}", value))
         recorder = run(
             story(seed),
             cache_bytes=0 if seed % 5 == 1 else 1 << 20,

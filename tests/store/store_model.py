@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from spoolrack_store.model.message_content import MAX_DELAY
 from spoolrack_store.model.message_ids import sent_at
 from spoolrack_store.model.operations import (
     ChangeVisibility,
@@ -19,7 +20,7 @@ from spoolrack_store.model.operations import (
     Send,
     SendResults,
 )
-from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY, QueueSettings
+from spoolrack_store.model.settings import MAX_VISIBILITY, QueueSettings
 
 Told = object
 """An answer, or the name of an error's class."""

@@ -6,8 +6,8 @@ from threading import RLock
 from typing import Final
 from zlib import crc32
 
-from spoolrack_store.engine.questions import Questions
 from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.message_content import MAX_DELAY
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     CreateQueue,
@@ -41,9 +41,10 @@ from spoolrack_store.model.schedule_requests import (
     PauseSchedule,
     UpdateSchedule,
 )
-from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY, QueueSettings
+from spoolrack_store.model.settings import MAX_VISIBILITY, QueueSettings
 from spoolrack_store.model.stage_requests import Abort, Publish, Stage
 from spoolrack_store.model.transitions import State
+from spoolrack_store.questions import Questions
 
 from tests.store.recorder import Recorder, show
 

@@ -18,7 +18,6 @@ import pytest
 from spoolrack_store.committer import Committer
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.index import Index
-from spoolrack_store.engine.questions import Questions
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.message_ids import batch_of, first_id_of
@@ -39,6 +38,7 @@ from spoolrack_store.model.operations import (
 from spoolrack_store.model.reservation_requests import CommitReservations
 from spoolrack_store.model.settings import QueueSettings, Record, encode
 from spoolrack_store.model.transitions import State
+from spoolrack_store.questions import Questions
 from spoolrack_store.store_metrics import StoreMetrics
 from spoolrack_store.thread_driver import ThreadDriver
 

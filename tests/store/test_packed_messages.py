@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from spoolrack_store.engine import recovery
-from spoolrack_store.engine.questions import Questions
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.names import parse
 from spoolrack_store.model.operations import (
@@ -26,6 +25,7 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
+from spoolrack_store.questions import Questions
 
 from tests.support.dead_letter_rig import LEASE, Rig
 from tests.support.engine_story import StillClock

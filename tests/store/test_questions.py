@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
-from spoolrack_store.engine import questions
+from spoolrack_store import questions
 from spoolrack_store.engine.entries import Entry
 from spoolrack_store.files.disk import Space
 from spoolrack_store.model.clock import Millis

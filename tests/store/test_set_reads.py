@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from spoolrack_store.engine import questions
+from spoolrack_store import questions
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
     DiskError,

@@ -12,6 +12,7 @@ from spoolrack_store.model.errors import (
     QueueFull,
     QueueNotFound,
 )
+from spoolrack_store.model.message_content import MAX_DELAY
 from spoolrack_store.model.names import MAX_BYTES
 from spoolrack_store.model.operations import (
     CreateQueue,
@@ -21,7 +22,7 @@ from spoolrack_store.model.operations import (
     Send,
     UpdateQueue,
 )
-from spoolrack_store.model.settings import MAX_DELAY, QueueSettings
+from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.stage_requests import Abort, Publish, Stage
 from spoolrack_store.model.transitions import State
 

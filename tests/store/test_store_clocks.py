@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import pytest
 from spoolrack_store.model.clock import DAY, HOUR, Millis
+from spoolrack_store.model.message_content import MAX_DELAY
 from spoolrack_store.model.operations import Receive, Send
 from spoolrack_store.model.reservation_requests import Reserve
-from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
+from spoolrack_store.model.settings import MAX_VISIBILITY
 from spoolrack_store.model.stage_requests import Publish, Stage
 from spoolrack_store.model.transitions import State
 

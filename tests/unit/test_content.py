@@ -10,9 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spoolrack_store.model.batch_file import Damaged, body, checksum, decode, encode, line_of
 from spoolrack_store.model.errors import AttributesTooLarge, InvalidMessage, MessageTooLarge
-from spoolrack_store.model.message_content import MAX_ATTRIBUTE_NAME, Attributes, check_content
+from spoolrack_store.model.message_content import (
+    MAX_ATTRIBUTE_NAME,
+    MAX_ATTRIBUTES_SIZE,
+    Attributes,
+    check_content,
+)
 from spoolrack_store.model.names import Stem
-from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, MAX_MESSAGE_SIZE
+from spoolrack_store.model.settings import MAX_MESSAGE_SIZE
 
 ID = "018bcfe5-6800-7194-90e5-78aa96119000"
 texts = st.text(st.characters(codec="utf-8"), max_size=5)

@@ -17,13 +17,14 @@ from typing import Final
 
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import MemoryLimit, StoreError
+from spoolrack_store.model.message_content import MAX_ATTRIBUTES_SIZE
 from spoolrack_store.model.operations import (
     LARGE_BODY,
     MAX_BODY_IN_MEMORY,
     Delivery,
     Receive,
 )
-from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, MIB
+from spoolrack_store.model.settings import MIB
 
 from .caller import Caller, Permission, on_some_queue
 from .leases import Leases, receipts_of

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, MutableMapping
 from typing import Final, TypeGuard
 
-from spoolrack_store.model.settings import MAX_ATTRIBUTES, MAX_ATTRIBUTES_SIZE
+from spoolrack_store.model.message_content import MAX_ATTRIBUTES, MAX_ATTRIBUTES_SIZE
 
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"

@@ -22,11 +22,10 @@ from aiohttp import web
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import InvalidReceipt, InvalidRequest
 from spoolrack_store.model.field_checks import check_span
-from spoolrack_store.model.message_content import Attributes, check_group
+from spoolrack_store.model.message_content import MAX_DELAY, Attributes, check_group
 from spoolrack_store.model.names import MAX_PRIORITY
 from spoolrack_store.model.operations import LastReceive, Message
 from spoolrack_store.model.receipts import parse as parse_receipt
-from spoolrack_store.model.settings import MAX_DELAY
 from spoolrack_store.model.transitions import State
 
 from ..app import bounds

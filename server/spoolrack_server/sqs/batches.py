@@ -12,10 +12,9 @@ from typing import Any, Final, TypeVar
 
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.model.message_content import size_of
+from spoolrack_store.model.message_content import MAX_ATTRIBUTES_SIZE, size_of
 from spoolrack_store.model.names import FIFO
 from spoolrack_store.model.operations import Send
-from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
 
 from ..app.trace_context import inherit_context
 from . import messages, sqs_errors

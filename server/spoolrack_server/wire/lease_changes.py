@@ -10,8 +10,9 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.dead_letter_records import check_explanation
 from spoolrack_store.model.errors import InvalidRequest, StoreError
+from spoolrack_store.model.message_content import MAX_DELAY
 from spoolrack_store.model.operations import Delete, LastReceive
-from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
+from spoolrack_store.model.settings import MAX_VISIBILITY
 
 from ..app.bounds import message_id
 from ..app.caller import Caller

@@ -10,9 +10,8 @@ from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1.staging_service_pb2 import StageRequest
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreError
-from spoolrack_store.model.message_content import Attributes
+from spoolrack_store.model.message_content import MAX_ATTRIBUTES, MAX_DELAY, Attributes
 from spoolrack_store.model.operations import Send
-from spoolrack_store.model.settings import MAX_ATTRIBUTES, MAX_DELAY
 from spoolrack_store.model.stage_requests import DEFAULT_TIME_TO_LIVE, Stage
 
 from ..app.bounds import deduplication_id

@@ -26,7 +26,7 @@ from ..model.dead_letter_records import REJECTED, check_explanation
 from ..model.errors import NoDeadLetterQueue, StaleReceipt, StoreError
 from ..model.field_checks import check_number, check_span
 from ..model.members import effort, indexes, lowest
-from ..model.message_content import Attributes, size_of
+from ..model.message_content import MAX_DELAY, Attributes, size_of
 from ..model.message_ids import first_id_of, sent_at
 from ..model.names import Name
 from ..model.operations import (
@@ -42,7 +42,7 @@ from ..model.operations import (
     Unfinished,
 )
 from ..model.receipts import is_set_token, make_token
-from ..model.settings import MAX_DELAY, MAX_VISIBILITY
+from ..model.settings import MAX_VISIBILITY
 from ..model.transitions import Move, State
 from .catalog import Catalog, QueueRecord
 from .dead_letters import DeadLetters

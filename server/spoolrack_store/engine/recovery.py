@@ -27,6 +27,7 @@ from ..files.layout import (
 from ..files.spares import read_seal
 from ..model.errors import DiskError, StoreError
 from ..model.members import indexes
+from ..model.message_content import MAX_DELAY
 from ..model.message_ids import is_id
 from ..model.names import (
     Name,
@@ -37,7 +38,7 @@ from ..model.names import (
     name_at,
     parse,
 )
-from ..model.settings import MAX_DELAY, MAX_VISIBILITY
+from ..model.settings import MAX_VISIBILITY
 from ..model.transitions import Move, State
 from .adoption import adoptable
 from .archive import archived_files

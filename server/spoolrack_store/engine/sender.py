@@ -19,6 +19,7 @@ from ..model.errors import InvalidMessage, InvalidRequest, SendingPaused, StoreE
 from ..model.keys import key_of, key_text
 from ..model.members import MOST
 from ..model.message_content import (
+    MAX_DELAY,
     Attributes,
     check_content,
     check_delay,
@@ -35,7 +36,7 @@ from ..model.operations import (
     Unfinished,
     WrittenBody,
 )
-from ..model.settings import MAX_DELAY, MIB, QueueSettings
+from ..model.settings import MIB, QueueSettings
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord, QueueRoom
 from .deduplication import Deduplication

@@ -18,10 +18,11 @@ from ..files.layout import BODIES, DEAD_LETTERS
 from ..model.batch_file import Damaged, Line, body, decode
 from ..model.clock import DAY, SECOND, Clock, Millis, span_text
 from ..model.members import indexes, lowest, runs
+from ..model.message_content import MAX_DELAY
 from ..model.message_ids import batch_of, is_id, sent_at
 from ..model.names import Name, Stem, body_path, parse
 from ..model.receipts import is_set_token
-from ..model.settings import MAX_DELAY, MAX_VISIBILITY
+from ..model.settings import MAX_VISIBILITY
 from ..model.transitions import COUNTED, State
 from .findings import Findings, MessageCounts, Problem, Progress, QuarantinedFile, Remedy
 from .listing import Lister, Paths

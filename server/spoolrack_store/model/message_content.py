@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
-from .clock import Millis, span_text
+from .clock import DAY, Millis, span_text
 from .errors import AttributesTooLarge, InvalidMessage, MessageTooLarge
 from .names import MAX_PRIORITY
-from .settings import MAX_ATTRIBUTES, MAX_ATTRIBUTES_SIZE, MAX_DELAY
 
 Attributes = Mapping[str, str | bytes]
 
+MAX_DELAY: Final = Millis(365 * DAY)
+MAX_ATTRIBUTES: Final = 1_000
+"""Attributes of a message."""
+MAX_ATTRIBUTES_SIZE: Final = 64 * 1024
+"""Bytes of all attribute names and values of a message together, as sent."""
 MAX_GROUP = 128
 """Characters of a message's group."""
 MAX_ATTRIBUTE_NAME = 256

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from .clock import LAST_MOMENT, Millis
+from .message_content import Attributes
 from .names import is_word
 from .sealed import number, text, value_in
-
-Attributes = Mapping[str, str | bytes]
 
 MAX_NAME: Final = 64
 """Characters."""

@@ -24,20 +24,16 @@ from typing import Any, Final
 from .clock import DAY, HOUR, LAST_MOMENT, SECOND, Millis, span_text
 from .errors import DamagedSettings, InvalidSetting, TornSettings
 from .members import MOST
+from .message_content import MAX_DELAY
 from .names import QUEUE_NAME, is_queue_name
 from .schedule import Schedule, from_json, to_json
 from .sealed import NotWhole, Torn, number, seal, text, unseal, value_in
 
 MIB: Final = 1024 * 1024
 MAX_VISIBILITY: Final = Millis(12 * HOUR)
-MAX_DELAY: Final = Millis(365 * DAY)
 MAX_RETENTION: Final = Millis(10 * 365 * DAY)
 MAX_WINDOW: Final = Millis(14 * DAY)
 MAX_MESSAGE_SIZE: Final = 1024**4
-MAX_ATTRIBUTES: Final = 1_000
-"""Attributes of a message."""
-MAX_ATTRIBUTES_SIZE: Final = 64 * 1024
-"""Bytes of all attribute names and values of a message together, as sent."""
 MAX_COUNT: Final = 1_000_000_000
 MAX_BACKOFF_FACTOR: Final = 1_000
 _PARTS: Final = 1 << 32

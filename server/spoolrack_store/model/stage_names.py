@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from .clock import Millis
+from .message_content import MAX_DELAY
 from .names import NotAName, Stem, is_word, parse
 from .sealed import SealedRecord, StoredAs
-from .settings import MAX_DELAY
 from .stage_requests import (
     MAX_CHUNK,
     MAX_EPOCH,

@@ -12,12 +12,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from spoolrack_store.model.message_content import MAX_DELAY
 from spoolrack_store.model.names import is_word
 from spoolrack_store.model.reservation_requests import MAX_STREAM_NAME
 from spoolrack_store.model.settings import (
     MAX_BYTES,
     MAX_COUNT,
-    MAX_DELAY,
     MAX_VISIBILITY,
     SCHEMA,
     Setting,

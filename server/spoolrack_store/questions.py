@@ -17,14 +17,17 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import BinaryIO, Final, ParamSpec, TypeVar
 
-from ..files.body_file import body_pieces, open_body
-from ..files.disk import NOT_A_FILE, Disk, SyncFailed, explained
-from ..files.lock_wait import describe_holder, try_for
-from ..model.batch_file import Damaged, Line, decode, lone_line
-from ..model.batch_file import body as body_in
-from ..model.clock import Millis
-from ..model.dead_letter_records import DeadLetterRecord
-from ..model.errors import (
+from .engine.engine import Engine
+from .engine.entries import BatchFile, Entry
+from .engine.reader import told_records
+from .files.body_file import body_pieces, open_body
+from .files.disk import NOT_A_FILE, Disk, SyncFailed, explained
+from .files.lock_wait import describe_holder, try_for
+from .model.batch_file import Damaged, Line, decode, lone_line
+from .model.batch_file import body as body_in
+from .model.clock import Millis
+from .model.dead_letter_records import DeadLetterRecord
+from .model.errors import (
     DiskError,
     InvalidRequest,
     MessageDamaged,
@@ -32,21 +35,18 @@ from ..model.errors import (
     RootInUse,
     StoreFailed,
 )
-from ..model.members import indexes
-from ..model.message_ids import INDEX_DIGITS, batch_of, first_id_of, is_id, sent_at
-from ..model.names import Name, body_path
-from ..model.operations import (
+from .model.members import indexes
+from .model.message_ids import INDEX_DIGITS, batch_of, first_id_of, is_id, sent_at
+from .model.names import Name, body_path
+from .model.operations import (
     MAX_BODY_IN_MEMORY,
     Message,
     MessageFilter,
     MessagePage,
     OpenMessage,
 )
-from ..model.receipts import is_set_token
-from ..model.transitions import COUNTED
-from .engine import Engine
-from .entries import BatchFile, Entry
-from .reader import told_records
+from .model.receipts import is_set_token
+from .model.transitions import COUNTED
 
 log = logging.getLogger(__name__)
 
