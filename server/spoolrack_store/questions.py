@@ -134,18 +134,18 @@ class Questions:
             return answer(*arguments, **named)
 
     def refresh(self) -> None:
-        """Publish all answers of this process, and all earlier changes of others.
+        """Bring the metrics up to date with this process's answers, and all earlier changes of others.
 
-        Alone on the root, with no stage or set on its way, all is published, and no lock is taken.
+        Alone on the root, with no stage or set on its way, they are, and no lock is taken.
         """
         try:
-            is_published = self._engine.has_published
+            is_exact = self._engine.has_exact_metrics
         except ValueError:
             if not self._engine.sharing.is_over:
                 raise
-            return  # Closed meanwhile: `CHANGES` is unmapped, and what was known is published.
-        if not is_published:
-            self.up_to_date(self._engine.publish)
+            return  # Closed meanwhile: `CHANGES` is unmapped, and what was known is told.
+        if not is_exact:
+            self.up_to_date(self._engine.update_metrics)
 
     def overdue(self) -> Millis:
         """Return how long ago the next lease or delay should have ended; 0: it goes on."""

@@ -217,8 +217,8 @@ class Store:
     # Questions. They wait for no sync, but may read files.
 
     def summary(self, name: str) -> Queue:
-        """Return the queue `name` without its obstacles and oldest leases, as the last commit has
-        published it; raise `InvalidQueueName`, `QueueNotFound`."""
+        """Return the queue `name` without its obstacles and oldest leases, as of the last commit;
+        raise `InvalidQueueName`, `QueueNotFound`."""
         self._questions.refresh()
         return self._engine.views.queue(self._engine.catalog.require(name))
 

@@ -1,8 +1,8 @@
 """The metrics of a store at one moment: counts, ages, dead-letter queues, and the owners of the root.
 
 Where it isn't said otherwise no folder is listed, no file is read, and no commit waits: the counts of
-each queue are what the last commit has published. While other processes have the root open, a look
-first takes in what they did, as a commit does. The numbers of two queues may be of two moments.
+each queue are those of the last commit. While other processes have the root open, a look first takes in
+what they did, as a commit does. The numbers of two queues may be of two moments.
 """
 
 from __future__ import annotations

@@ -522,7 +522,12 @@ class _Scene:
                     engine.redrives.running,
                     engine.deduplication.count,
                 ),
-                *(engine.has_published, engine.wants_commit, engine.to_be_unlinked, asked.overdue()),
+                *(
+                    engine.has_exact_metrics,
+                    engine.wants_commit,
+                    engine.to_be_unlinked,
+                    asked.overdue(),
+                ),
             ),
             f"messages of {name}": lambda: asked.page(name, wanted, after, skip, limit, 2),
             f"message {id}": lambda: asked.message(name, id),

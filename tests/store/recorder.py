@@ -135,10 +135,10 @@ class Recorder(EngineRig):
         when = "" if due is None else f" {due - self.clock.monotonic():+}"
         if waits or when:
             self.lines.append(f"  next:{' now' if waits else ''}{when}")
-        for name, now in self.engine.index.published.items():
+        for name, now in self.engine.index.metrics.items():
             if self._published.get(name) != now:
                 self.lines.append(f"  {show(now)}")
-        self._published = dict(self.engine.index.published)
+        self._published = dict(self.engine.index.metrics)
         self._end_step()
 
     def tell(self, what: str, answer: Callable[[], Any]) -> None:

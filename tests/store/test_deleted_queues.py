@@ -16,8 +16,8 @@ def names_known(engine: Engine) -> set[str]:
     index = engine.index
     return set().union(
         index.queues,
-        index.published,
-        index.unpublished_queues,
+        index.metrics,
+        index.outdated_queues,
         engine.moves.statistics.messages,
         engine.catalog.records,
     )
@@ -54,7 +54,7 @@ def test_a_queue_that_is_made_again_counts_from_nothing() -> None:
         rig.ask(CreateQueue(name="q", settings=QueueSettings()))
         rig.ask(Send(queue="q", bodies=[b"x", b"y"]))
         rig.settle()
-        metrics = rig.engine.index.published["q"]
+        metrics = rig.engine.index.metrics["q"]
         assert (metrics.ready, metrics.entered, metrics.left) == (2, 2, 0)
         rig.ask(DeleteQueue(name="q"))
         rig.settle()

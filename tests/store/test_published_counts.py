@@ -157,8 +157,8 @@ def _steps_of_a_publication(queues: int, messages: int) -> int:
     for name in names:
         rig.ask(Send(queue=name, bodies=[b"x"] * messages))
     rig.ask()
-    rig.engine.index.unpublished_queues["q-1"] = None
-    return steps_of(rig.engine.publish)
+    rig.engine.index.outdated_queues["q-1"] = None
+    return steps_of(rig.engine.update_metrics)
 
 
 def test_a_commit_publishes_at_a_cost_of_the_queues_that_it_has_changed() -> None:
@@ -171,7 +171,7 @@ def test_an_answered_send_that_another_process_purges_is_counted_no_more() -> No
     rig.ask(Send(queue="q", bodies=[b"x"]))
     assert rig.engine.views.metrics("q").ready == 1
     other.ask(Purge(queue="q"))
-    assert rig.engine.with_exact_index(rig.engine.publish) is None
+    assert rig.engine.with_exact_index(rig.engine.update_metrics) is None
     assert rig.engine.views.metrics("q").ready == 0
 
 

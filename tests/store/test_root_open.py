@@ -229,7 +229,7 @@ def test_a_process_more_than_there_is_room_for_is_told_what_to_do(tmp_path: Path
     root, _ = opened(tmp_path / "root")
     changes = Changes(root.memory, root.owner)
     changes.read_header()
-    changes.set_members((root.owner, *(f"{number:08d}" for number in range(446))))
+    changes.set_owners((root.owner, *(f"{number:08d}" for number in range(446))))
     opened(tmp_path / "root")
     with pytest.raises(RootUnusable, match=r"448 processes have it open, .*: end one of them"):
         opened(tmp_path / "root")

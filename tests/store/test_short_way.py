@@ -110,7 +110,7 @@ class Rig(EngineRig):
             for folder in folders
         }
         index, statistics = self.engine.index, self.engine.moves.statistics
-        return names, dict(sorted(index.published.items())), statistics.messages, self.spent()
+        return names, dict(sorted(index.metrics.items())), statistics.messages, self.spent()
 
     def _there(self) -> list[str]:
         return [each.name for each in self.disk.scan("queues")]

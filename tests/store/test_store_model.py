@@ -360,7 +360,7 @@ class StoreStory(RuleBasedStateMachine):
         self.model.die(self.rig.clock.wall(), self.rig.clock.monotonic())
         self._settle()
         self.rig.read_all()
-        self.rig.engine.publish()
+        self.rig.engine.update_metrics()
         assert self.rig.engine.moves.quarantined == 0
 
     def _settle(self) -> None:

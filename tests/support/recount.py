@@ -53,7 +53,7 @@ def drifts(index: Index, now: int) -> list[str]:
     for name, queue in index.queues.items():
         published = _published(name, index, names)
         if published is not None:
-            kept = index.published.get(name) or QueueMetrics(name=name)
+            kept = index.metrics.get(name) or QueueMetrics(name=name)
             compare(f"{name}'s published counts", kept, published)
         there = [each for each in names if each[0].queue == name and each[1]]
         all_of_it = [each for each in (*entries, *packed_entries) if each.name.queue == name]
@@ -187,7 +187,7 @@ def _published(name: str, index: Index, names: Iterable[tuple[Name, int]]) -> Qu
         entered=queue.entered,
         left=queue.left,
     )
-    return None if name in index.unpublished_queues else metrics
+    return None if name in index.outdated_queues else metrics
 
 
 def _groups_of(order: GroupOrder) -> dict[str, tuple[int, int, str | None]]:

@@ -27,7 +27,7 @@ def test_the_drawing_names_every_state_and_every_move_of_a_healthy_life() -> Non
     for state in State:
         if state is not State.QUARANTINED:
             assert state.name in drawing
-    for move in ("publish", "hide", "lease", "extend", "requeue", "postpone", "delete"):
+    for move in ("enqueue", "hide", "lease", "extend", "requeue", "postpone", "delete"):
         assert move in drawing
 
 

@@ -193,7 +193,7 @@ def _changes(records: list[dict[str, Any]]) -> dict[str, Any]:
     memory = Bytes()
     changes = Changes(memory, "p1")
     changes.begin_anew()
-    changes.set_members(("p1", "p2"))
+    changes.set_owners(("p1", "p2"))
     for each in records:
         changes.intend(Change(ChangeKind(each["kind"]), each["source"], each["target"], each["due"]))
     reader = Changes(memory, "p2")
@@ -211,7 +211,7 @@ def _changes(records: list[dict[str, Any]]) -> dict[str, Any]:
         "header": text(memory.read(0, _HEADER)),
         "ring": text(ring),
         "head": len(ring),
-        "members": list(reader.members),
+        "owners": list(reader.owners),
         "records": read,
         "in_doubt": len(records) - 1,
     }

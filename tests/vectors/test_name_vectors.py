@@ -136,7 +136,7 @@ def test_changes_is_a_header_and_a_ring_of_records() -> None:
     header, ring = base64.b64decode(vector["header"]), base64.b64decode(vector["ring"])
     log = second_reader.Changes(header.ljust(4096, b"\0") + ring)
     assert (log.head, log.is_poisoned) == (vector["head"], False)
-    assert log.members == vector["members"]
+    assert log.owners == vector["owners"]
     places, records = zip(*log.records(), strict=True)
     assert [asdict(record) for record in records] == vector["records"]
     assert log.done == places[vector["in_doubt"]]

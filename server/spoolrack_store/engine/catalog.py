@@ -335,7 +335,7 @@ class Catalog(Part):
         self._keep(record)
         index = self._moves.index.queue(name)
         index.entered = index.left = 0
-        self._moves.index.unpublished_queues[name] = None
+        self._moves.index.outdated_queues[name] = None
         return record
 
     def _write(self, record: QueueRecord, settings: QueueSettings | None) -> None:

@@ -106,8 +106,8 @@ class Work:
     number: int
     commit: Commit | None
     """Changes to sync; None: no answer waits for a sync."""
-    unpublished: list[Entry]
-    """Entries to be published before the answers: what was leased as it was sent, and messages of
+    to_enqueue: list[Entry]
+    """Entries to be enqueued before the answers: what was leased as it was sent, and messages of
     strict groups."""
     changed: bool = False
     """Whether something was done."""
@@ -178,7 +178,7 @@ class Engine:
             self.deduplication,
             # Later parts look queues up.
             self.catalog,
-            # Sent and published messages are in their queues before sets, leases and redrives go on.
+            # Messages of sends and stages are in their queues before sets, leases and redrives go on.
             self._sender,
             self.stages,
             # A set ends the leases of its own, the leaser all others.
@@ -200,7 +200,7 @@ class Engine:
         self._ends_of_sets = self.reservations.index.in_state[SetState.COMMITTED]
         self._has_answers_to_move = True
         """Whether a published stage or a committed set has messages that are not where its answer says,
-        and so are not in the published counts."""
+        and so are not in the queues' metrics."""
         # In the order in which a commit does its requests.
         turns = (
             # The settings that the other requests find.
@@ -259,7 +259,7 @@ class Engine:
         if not self.sharing.open():
             return False
         self._sync_now()
-        self.publish()
+        self.update_metrics()
         return True
 
     def apply(self, requests: Sequence[Request[Any]], *, tick: bool = False) -> Work | None:
@@ -335,17 +335,17 @@ class Engine:
     ) -> Work:
         """End a commit's changes: return what is to be synced, if an answer waits for it. One that
         ticks syncs all, so that no change of names waits for long."""
-        unpublished, self.moves.unpublished = self.moves.unpublished, []
+        to_enqueue, self.moves.to_enqueue = self.moves.to_enqueue, []
         if not self._needs_sync(requests, outcomes):
-            if self.index.unpublished_queues:
-                self.index.publish(self._sender.in_new, self.moves.synced)
-            return Work(outcomes, 0, None, unpublished)
-        may_wait = self.index.in_spares and not (is_tick or unpublished)
+            if self.index.outdated_queues:
+                self.index.update_metrics(self._sender.in_new, self.moves.synced)
+            return Work(outcomes, 0, None, to_enqueue)
+        may_wait = self.index.in_spares and not (is_tick or to_enqueue)
         if may_wait and (written := self._written_in_spares(requests, outcomes)):
-            return Work(outcomes, 0, self.moves.begin_data_sync(), unpublished, True, written)
+            return Work(outcomes, 0, self.moves.begin_data_sync(), to_enqueue, True, written)
         number, commit = self.moves.begin_sync()
         self.sharing.rests_on_others = False
-        return Work(outcomes, number, commit, unpublished, changed)
+        return Work(outcomes, number, commit, to_enqueue, changed)
 
     def _needs_sync(self, requests: Sequence[Request[Any]], outcomes: Sequence[Outcome]) -> bool:
         """Return whether an answer promises what isn't durable yet, or the engine's own work waits for
@@ -392,25 +392,25 @@ class Engine:
         let pass what is sent to them from then on.
         """
         if work.in_spares:
-            self._sender.publish_later(entry for entry in work.in_spares if entry.members)
+            self._sender.enqueue_later(entry for entry in work.in_spares if entry.members)
         elif work.commit is not None:
             self.moves.end_sync(work.number)
-        if work.unpublished:
+        if work.to_enqueue:
             try:
                 if not self.sharing.enter():
                     return None
             except StoreError as error:
-                refused = {entry: error for entry in work.unpublished if entry.members}
+                refused = {entry: error for entry in work.to_enqueue if entry.members}
             else:
                 try:
-                    refused = self._sender.publish(work.unpublished)
+                    refused = self._sender.enqueue(work.to_enqueue)
                 finally:
                     self.sharing.leave()
             if refused:
                 self._leave_unpublished(work.outcomes, refused)
-            work.unpublished = []
-        if self.index.unpublished_queues:
-            self.index.publish(self._sender.in_new, self.moves.synced)
+            work.to_enqueue = []
+        if self.index.outdated_queues:
+            self.index.update_metrics(self._sender.in_new, self.moves.synced)
         self._has_answers_to_move = bool(self._ends_of_stages or self._ends_of_sets)
         return work.outcomes
 
@@ -422,17 +422,17 @@ class Engine:
         log.warning("%d files have to wait in new/, %s first: %s", len(refused), entry.name.path, error)
         leased = [entry for entry in refused if entry.name.token]
         self._leaser.withhold(leased)
-        self._sender.publish_later(leased)
+        self._sender.enqueue_later(leased)
         _withhold(outcomes, {entry.batch.stem.id for entry in leased})
         _leave_open(outcomes, {entry.batch.stem.id for entry in refused.keys() - set(leased)})
 
-    def publish(self) -> None:
-        """Publish the counts of the queues as the index has them."""
-        self.index.publish(self._sender.in_new, self.moves.synced)
+    def update_metrics(self) -> None:
+        """Bring the metrics of the queues up to date with the index."""
+        self.index.update_metrics(self._sender.in_new, self.moves.synced)
 
     @property
-    def has_published(self) -> bool:
-        """Whether the published counts have all answers of this process, and no other one has the root
+    def has_exact_metrics(self) -> bool:
+        """Whether the queues' metrics have all answers of this process, and no other one has the root
         open. In any thread."""
         sharing = self.sharing
         return sharing.is_over or not (
@@ -576,8 +576,8 @@ class Engine:
         """Return whether a commit is known to find nothing for a receive."""
         if self.sharing.is_shared or self.catalog.expiring or self.is_coming_back(request.queue):
             return False
-        if self._sender.unpublished(request.queue):
-            return False  # It is leased by the commit that publishes it.
+        if self._sender.in_new_of(request.queue):
+            return False  # It is leased by the commit that enqueues it.
         try:
             self._leaser.check(request)
         except StoreError:
@@ -592,7 +592,7 @@ class Engine:
     def close(self) -> bool:
         """Publish the sent messages, and leave the root; False if another process holds the lock.
 
-        The other processes publish the messages that the disk refuses: they find this process dead.
+        The other processes enqueue the messages that the disk refuses: they find this process dead.
         """
         if not self.sharing.enter():
             return False

@@ -51,7 +51,7 @@ class Expiry(Part):
         self._next = Millis(0)
         """No look comes before: the queues of one second share a commit."""
         self._sent: set[str] | None = None
-        """Queues to which any process has sent what isn't published, if this commit has looked."""
+        """Queues to which any process has sent what isn't enqueued, if this commit has looked."""
         self.pending = (catalog.newly_expiring, self._looks.times)
         self.is_awaited: Callable[[str], bool] = lambda queue: False
         """Whether a receive or reserve of this process waits for the queue."""
@@ -123,7 +123,7 @@ class Expiry(Part):
 
     def _is_needed(self, record: QueueRecord) -> bool:
         """Return whether an idle queue will be used: by a schedule, as a dead-letter queue, or by a
-        send of any process that isn't published yet."""
+        send of any process that isn't enqueued yet."""
         if record.schedules or self._catalog.sources.get(record.name):
             return True
         if self._sent is None:

@@ -72,9 +72,9 @@ class Index:
         """Batches whose names in `remove/` the reaper may have after a sync."""
         self.in_spares: dict[str, Spare] = {}
         """Files that have a spare's name on the disk still, by their paths in `new/`."""
-        self.unpublished_queues: dict[str, None] = {}
-        """Queues whose published counts are behind."""
-        self.published: dict[str, QueueMetrics] = {}
+        self.outdated_queues: dict[str, None] = {}
+        """Queues whose metrics are behind."""
+        self.metrics: dict[str, QueueMetrics] = {}
         """The counts of each queue that had a message, as of the last commit's end. Each is replaced,
         and never changed, so that it is read in any thread."""
         self.changed_queues: dict[str, None] = {}
@@ -99,26 +99,26 @@ class Index:
         queue = self.queues.get(name)
         if queue is None or not queue.total:
             self.queues.pop(name, None)
-            self.published.pop(name, None)
+            self.metrics.pop(name, None)
 
-    def publish(self, sent: Mapping[Entry, int], synced: int) -> None:
-        """Publish the counts of the queues that have changed.
+    def update_metrics(self, sent: Mapping[Entry, int], synced: int) -> None:
+        """Bring the metrics of the queues that have changed up to date.
 
         `sent` are files in `new/`, and the commits that wrote them: those up to `synced` were answered,
         and count as if they were in their queues.
         """
-        touched, self.unpublished_queues = self.unpublished_queues, {}
+        touched, self.outdated_queues = self.outdated_queues, {}
         answered: dict[str, list[Entry]] = {}
         for entry, commit in sent.items():
             if commit > synced:
-                self.unpublished_queues[entry.name.queue] = None
+                self.outdated_queues[entry.name.queue] = None
             elif entry.members:
                 answered.setdefault(entry.name.queue, []).append(entry)
         for name in touched:
             if name not in self.queues and name not in answered:
                 continue  # It was deleted.
             queue = self.queues.get(name) or self.queue(name)
-            kept, entered, size = self.published.get(name), queue.entered, queue.bytes
+            kept, entered, size = self.metrics.get(name), queue.entered, queue.bytes
             ready, leased, delayed = queue.counts.values()
             heads = {State.READY: ("", 0), State.LEASED: ("", 0)}
             for state in heads:
@@ -149,7 +149,7 @@ class Index:
             oldest = ready_head
             if leased_head[0] and not "" < ready_head[0] < leased_head[0]:
                 oldest = leased_head
-            self.published[name] = QueueMetrics(
+            self.metrics[name] = QueueMetrics(
                 name=name,
                 ready=ready,
                 leased=leased,
@@ -202,7 +202,7 @@ class Index:
             self.unused_dead_letter_files.pop(dead_letter_path(name.stem.id, name.death.file), None)
         entry.due = due
         for loser in losers:
-            self.unpublished_queues[loser.name.queue] = None  # Also of a file in `new/`.
+            self.outdated_queues[loser.name.queue] = None  # Also of a file in `new/`.
             if loser.shares:
                 self._pass_on(loser, entry)
             if loser.name.state in COUNTED:
@@ -227,7 +227,7 @@ class Index:
         batch = entry.batch
         members = entry.members
         if entry.name.state is State.SENT:
-            self.unpublished_queues[entry.name.queue] = None
+            self.outdated_queues[entry.name.queue] = None
         batch.drop(entry, commit)
         entry.members = 0
         if entry.shares:
@@ -258,7 +258,7 @@ class Index:
         made.due = due
         batch.entries, batch.top, batch.changed = (made,), name.version, commit
         entry.members, entry.taken = 0, commit
-        self.unpublished_queues[old.queue] = None  # Also of a file in `new/`.
+        self.outdated_queues[old.queue] = None  # Also of a file in `new/`.
         if entry.shares:
             self._pass_on(entry, made)
         if old.state in COUNTED:
@@ -426,7 +426,7 @@ class Index:
         for (queue, state), (ids, sizes) in found.items():
             self._listed = commit
             self.queue(queue).extend(state, ids, sum(sizes))
-            self.changed_queues[queue] = self.unpublished_queues[queue] = None
+            self.changed_queues[queue] = self.outdated_queues[queue] = None
         return [id for ids, _ in found.values() for id in ids], others
 
     @property
@@ -513,7 +513,7 @@ class Index:
         for entry in batch.entries:
             if entry.counted:
                 counted.append((entry, entry.counted))
-                self.unpublished_queues[entry.name.queue] = None
+                self.outdated_queues[entry.name.queue] = None
                 self.queues[entry.name.queue].bytes -= batch.counted_bytes_of(entry.counted)
         batch.line = line
         if line is not None and batch.groups is None and batch.stem.is_grouped:
@@ -545,7 +545,7 @@ class Index:
                 queue.order_by_group()
             elif stem.priority and queue.priorities is None and name.state is State.READY:
                 queue.order_by_priority()
-        self.unpublished_queues[name.queue] = None
+        self.outdated_queues[name.queue] = None
         queue.counts[name.state] += members.bit_count() - was.bit_count()
         if members:
             queue.bytes += entry.batch.counted_bytes_of(members)

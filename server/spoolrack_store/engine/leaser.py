@@ -328,7 +328,7 @@ class Leaser(Part):
 
     def withhold(self, leased: Iterable[Entry]) -> None:
         """Let no consumer hold leases that the disk keeps in `new/`, where no other process finds them.
-        They are published later, and come back when they end."""
+        They are enqueued later, and come back when they end."""
         for entry in leased:
             _undeliver(entry, entry.members)
             self._index.end_shares(entry)
@@ -439,9 +439,9 @@ class Leaser(Part):
             log.warning("%s can't be leased for now: %s", old.path, error)
             lease.leased = [each for each in lease.entry.batch.entries if each.name.token == token]
         if old.state is State.SENT:
-            self._moves.unpublished += lease.leased
+            self._moves.to_enqueue += lease.leased
             if not lease.entry.members:
-                self._moves.unpublished.append(lease.entry)  # Nothing is left in it to publish.
+                self._moves.to_enqueue.append(lease.entry)  # Nothing is left in it to enqueue.
 
     def _deliver(self, request: Receive, lease: _Lease, members: int, answer: list[Delivery]) -> None:
         """Add `members` of a lease to the answer of a receive."""

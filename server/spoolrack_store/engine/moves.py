@@ -117,7 +117,7 @@ class Moves:
         """Names that the reaper may unlink: room on a full disk, too."""
         self.spares = Spares(disk, owner)
         """Files that were made before, for sends."""
-        self.unpublished: list[Entry] = []
+        self.to_enqueue: list[Entry] = []
         """Entries in `new/` that must be where other processes look before this commit is answered:
         leases, and messages of strict groups, as what is sent after the answer comes after them."""
         self.foreign_files: dict[str, str] = {}
@@ -189,7 +189,7 @@ class Moves:
             self._place_body(written.path, body_path(stem.id))
         try:
             create = partial(self.disk.create, path, parts, sync=False)
-            # Other processes must know its keys before it is published.
+            # Other processes must know its keys before it is enqueued.
             self._change(ChangeKind.FILE, "", path, create, is_told=stem.key is not None)
             self.full_at = None
         except BaseException as error:
@@ -796,7 +796,7 @@ class Moves:
             batch = self.index.file(text)
             for entry in batch.entries if batch is not None else ():
                 if entry.name.state is not State.SENT:
-                    members &= ~entry.name.members  # These were published.
+                    members &= ~entry.name.members  # These were enqueued.
             messages, size = loads.get(name.queue, (0, 0))
             count = members.bit_count()
             size += name.stem.counted * count // (name.stem.count or 1)
@@ -857,11 +857,11 @@ def begin_lease(
     )
 
 
-def publish(moves: Moves, entry: Entry) -> None:
+def enqueue(moves: Moves, entry: Entry) -> None:
     """Move a sent file from `new/` to its queue, or to `delay/` if it has a delay or a lease."""
     name = entry.name
     if name.due is None:
-        moves.move(entry, entry.members, Move.PUBLISH)
+        moves.move(entry, entry.members, Move.ENQUEUE)
     elif not name.token:
         moves.move(entry, entry.members, Move.HIDE)
     else:

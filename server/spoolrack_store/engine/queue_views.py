@@ -1,6 +1,6 @@
-"""Views of queues: their settings, and the counts that the last commit has published.
+"""Views of queues: their settings, and their metrics as of the last commit.
 
-Oldest leases, ages and the messages that a group blocks can't be published in constant time: those are
+Oldest leases, ages and the messages that a group blocks can't be counted in constant time: those are
 looked up while no commit changes the index, in time that doesn't grow with what waits.
 """
 
@@ -44,11 +44,11 @@ class QueueViews:
         self._catalog = catalog
 
     def metrics(self, name: str) -> QueueMetrics:
-        """Return the published counts of a queue. In any thread."""
-        return self._moves.index.published.get(name) or QueueMetrics(name=name)
+        """Return the metrics of a queue. In any thread."""
+        return self._moves.index.metrics.get(name) or QueueMetrics(name=name)
 
     def queue(self, record: QueueRecord) -> Queue:
-        """Return a queue as the last commit has published it. In any thread."""
+        """Return a queue as of the last commit. In any thread."""
         metrics = self.metrics(record.name)
         return Queue(
             name=record.name,
@@ -95,7 +95,7 @@ class QueueViews:
     def with_obstacles(
         self, queue: Queue, staged: tuple[int, int] = (0, 0), *, is_disk_full: bool
     ) -> Queue:
-        """Return a published view of a queue without leases, reservations and strict groups with its
+        """Return a view of a queue without leases, reservations and strict groups with its
         obstacles. In any thread."""
         return replace(queue, obstacles=self._obstacles(queue, (), staged, is_disk_full))
 

@@ -45,7 +45,7 @@ from .archive import archived_files
 from .catalog import Catalog
 from .effort import BYTES_LIKE_A_FILE
 from .entries import BatchFile, Entry
-from .moves import Moves, publish
+from .moves import Moves, enqueue
 
 log = logging.getLogger(__name__)
 
@@ -194,7 +194,7 @@ def _publish_or_quarantine(moves: Moves, catalog: Catalog, entry: Entry) -> None
     """Publish a sent file. One without a queue was never answered, or the settings are lost."""
     queue = entry.name.queue
     if queue in catalog.records:
-        publish(moves, entry)
+        enqueue(moves, entry)
     elif not catalog.is_being_deleted(queue):  # Otherwise the catalogue deletes it.
         log.error("%s is moved to quarantine: there is no queue %s", entry.name.path, queue)
         moves.move(entry, entry.members, Move.QUARANTINE)

@@ -101,7 +101,7 @@ class Remover:
         self._catalog.require(queue)
         orders = self._index.queue(queue).orders
         if job is None:
-            files = self._sender.unpublished(queue) + self._sent_by_others(queue)
+            files = self._sender.in_new_of(queue) + self._sent_by_others(queue)
             sent = deque(entry.batch.stem.text for entry in files)
             last = max(filter(None, (order.names.last() for order in orders.values())), default="")
             job = _PurgeJob(last[:-INDEX_DIGITS] + "f" * INDEX_DIGITS, sent)
@@ -116,7 +116,7 @@ class Remover:
         while len(part) < most and job.sent:
             effort.spend()
             most -= 1
-            # By their file: they may be published since.
+            # By their file: they may be enqueued since.
             for entry in self._index.entries_of(job.sent.popleft()):
                 if entry.name.queue == queue:
                     self._purge(request, entry, job)
@@ -153,7 +153,7 @@ class Remover:
         found = self._index.holder(id)
         if found is not None and found[0].name.queue == queue:
             entry = found[0]
-            if entry.name.state in COUNTED or entry in self._sender.unpublished(queue):
+            if entry.name.state in COUNTED or entry in self._sender.in_new_of(queue):
                 return found
         if self._is_being_sent(queue, id):
             raise DiskError(detail=f"message {id} is not in its queue yet; try again")

@@ -774,7 +774,7 @@ class Reserver(Part):
         if not unnamed:
             return
         moves = self._moves
-        owners = () if moves.changes is None else moves.changes.members
+        owners = () if moves.changes is None else moves.changes.owners
         others = {mark_of(owner) for owner in owners if owner != moves.owner and moves.is_living(owner)}
         self._tokens_without_record.update(
             (token, None) for token in unnamed if mark_in(token) not in others

@@ -1,7 +1,7 @@
 """Sends: the messages of a commit that have one queue, delay and priority are written as one file.
 
-A file is written into `new/`, synced with its commit, and answered. Then a rename publishes it: a power
-cut before leaves it in `new/`, from where the next start publishes it. So a send costs one create, one
+A file is written into `new/`, synced with its commit, and answered. Then a rename enqueues it: a power
+cut before leaves it in `new/`, from where the next start enqueues it. So a send costs one create, one
 write, one rename.
 """
 
@@ -42,7 +42,7 @@ from .catalog import Catalog, QueueRecord, QueueRoom
 from .deduplication import Deduplication
 from .effort import FILES
 from .entries import Entry
-from .moves import Moves, publish
+from .moves import Moves, enqueue
 from .part import Part
 from .reader import Reader
 from .recovery import appear
@@ -151,16 +151,16 @@ class Sender(Part):
     def advance(self) -> None:
         """Publish durable files; the next commit tries again what the disk refuses."""
         synced = self._moves.synced
-        self.publish([entry for entry, commit in self.in_new.items() if commit <= synced])
+        self.enqueue([entry for entry, commit in self.in_new.items() if commit <= synced])
 
-    def publish(self, entries: Iterable[Entry]) -> dict[Entry, StoreError]:
+    def enqueue(self, entries: Iterable[Entry]) -> dict[Entry, StoreError]:
         """Move durable files from `new/` to their queues, or to `delay/`; return those that the disk
         refuses to move, and why."""
         refused: dict[Entry, StoreError] = {}
         for entry in entries:
             try:
                 if entry.members:
-                    publish(self._moves, entry)
+                    enqueue(self._moves, entry)
                 elif self._moves.index.in_spares:
                     self._moves.leave_spare(entry.name.path)  # Another process has moved it.
                 self.in_new.pop(entry, None)
@@ -168,7 +168,7 @@ class Sender(Part):
                 refused[entry] = error
         return refused
 
-    def publish_later(self, entries: Iterable[Entry]) -> None:
+    def enqueue_later(self, entries: Iterable[Entry]) -> None:
         """Publish durable files in `new/`: those that the disk refused to move, and those whose data
         alone were synced."""
         self.in_new.update(dict.fromkeys(entries, 0))
@@ -189,7 +189,7 @@ class Sender(Part):
                 found.setdefault(entry.name.queue, []).append(entry)
         return found
 
-    def unpublished(self, queue: str) -> list[Entry]:
+    def in_new_of(self, queue: str) -> list[Entry]:
         """Return the durable files in `new/` that the disk has refused to move so far."""
         return [
             entry
@@ -198,7 +198,7 @@ class Sender(Part):
         ]
 
     def written(self, queue: str) -> tuple[int, int]:
-        """Return the number and bytes of messages in `new/` that are not yet published."""
+        """Return the number and bytes of messages in `new/` that are not yet enqueued."""
         count = size = 0
         for entry in self.in_new:
             if entry.name.queue == queue:
@@ -238,7 +238,7 @@ class Sender(Part):
         sizes = list(map(len, request.bodies)) if request.written is None else [request.written.size]
         most = record.settings.messages_per_file or MOST
         for place, (kind, positions) in enumerate(together):
-            # Keys are taken, and messages of groups published, by the commit that writes the first.
+            # Keys are taken, and messages of groups enqueued, by the commit that writes the first.
             if len(files) >= MOST_FILES and place and not (keys or request.groups):
                 self._unfinished_sends[request.queue] = request, answer, together[place:]
                 return UNFINISHED
@@ -357,7 +357,7 @@ class Sender(Part):
         if found is None:
             names = [name for name in self._moves.names_sent_by_others() if name.stem.holds(id)]
             entries = [appear(self._moves, name) for name in names]
-        self._moves.unpublished += [
+        self._moves.to_enqueue += [
             entry for entry in entries if entry.name.state is State.SENT and entry.batch.stem.is_grouped
         ]
 
@@ -433,9 +433,9 @@ class Sender(Part):
         if file.keys:
             self._deduplication.register(entry, file.keys.items())
         self.in_new[entry] = self._moves.commit
-        self._moves.index.unpublished_queues[file.queue] = None
+        self._moves.index.outdated_queues[file.queue] = None
         if file.groups and self._catalog.require(file.queue).settings.group_order == "strict":
-            self._moves.unpublished.append(entry)
+            self._moves.to_enqueue.append(entry)
         self._moves.statistics.count(file.queue, "send", count)
         at, moment = 0, sent_at(stem.id)
         for answer, first, run in file.places:

@@ -3,8 +3,8 @@
 A commit enters, which takes `LOCK` and replays `CHANGES`, and leaves. In between the index is exact,
 whichever process made the last move. The root is listed without `LOCK`, while other processes commit:
 the head of `CHANGES` is noted before, and what moved meanwhile is replayed after. A process that dies
-is noticed by its owner's lock, which is free then; any process that notices publishes the messages it
-sent and did not publish.
+is noticed by its owner's lock, which is free then; any process that notices enqueues the messages it
+sent and did not enqueue.
 """
 
 from __future__ import annotations
@@ -114,19 +114,19 @@ class Sharing:
         return True
 
     def _join(self) -> bool:
-        """Become a member: from then on other processes log their moves. False if one holds the
+        """Become an owner: from then on other processes log their moves. False if one holds the
         lock."""
         if not self._acquire_lock():
             return False
         try:
             changes = self._changes
-            members = frozenset[str]()
+            owners = frozenset[str]()
             if not changes.is_foreign:
-                members = frozenset(changes.read_members())
+                owners = frozenset(changes.read_owners())
             elif any(map(self._is_living, set(owners_of(self._moves.disk)) - {self._moves.owner})):
                 holder = f", whose {PATH} another version of Spoolrack writes"
                 raise RootInUse(root="the root", holder=holder)
-            living = frozenset(filter(self._is_living, members))
+            living = frozenset(filter(self._is_living, owners))
             if living:
                 disk = self._moves.disk
                 if not (disk.can_sync_all or disk.several_hosts):
@@ -137,7 +137,7 @@ class Sharing:
                 changes.join()
             else:
                 changes.begin_anew()
-            self._dead_owners = members - living
+            self._dead_owners = owners - living
             self._moves.changes = changes
             self._has_joined = True
             return True
@@ -238,16 +238,16 @@ class Sharing:
 
     def _read_rest(self) -> None:
         """Read what only the lock keeps still: `new/`, and the files of the parts."""
-        moves, members = self._moves, frozenset(self._changes.members) - {self._moves.owner}
+        moves, owners = self._moves, frozenset(self._changes.owners) - {self._moves.owner}
         is_start = not self.has_opened
-        others = frozenset(filter(self._is_living, members)) if is_start else members
+        others = frozenset(filter(self._is_living, owners)) if is_start else owners
         sent = list_sent(moves, others, self._known_sends)
         if is_start:
             finish_listing(moves)
         for part in self._parts:
             part.recover()
         if is_start:
-            self._add_orphans(self._dead_owners | (members - others), sent)
+            self._add_orphans(self._dead_owners | (owners - others), sent)
         else:
             self._built_on_others()
         self._index_state, self.has_opened = IndexState.EXACT, True
@@ -265,7 +265,7 @@ class Sharing:
             changes.has_told = False
             # After the release, so that none of them finds the lock taken.
             if changes.listening > self._moves.clock.monotonic():
-                for owner in changes.members:
+                for owner in changes.owners:
                     if owner != self._moves.owner:
                         self._moves.disk.touch(owner_file(owner))
 
@@ -304,19 +304,17 @@ class Sharing:
 
     def close(self) -> None:
         """Leave the root; the lock is held."""
-        self._changes.set_members(tuple(o for o in self._changes.members if o != self._moves.owner))
+        self._changes.set_owners(tuple(o for o in self._changes.owners if o != self._moves.owner))
 
     def find_orphans(self) -> None:
         """Find dead processes, and index their changes; the lock is held.
 
-        The dead stay members until what they sent is published: the process that takes it over may die,
+        The dead stay owners until what they sent is enqueued: the process that takes it over may die,
         too, and then another one finds them dead.
         """
         known = {self._moves.owner}.union(*(dead for _, dead, _ in self.orphans))
         dead = frozenset(
-            owner
-            for owner in self._changes.members
-            if owner not in known and not self._is_living(owner)
+            owner for owner in self._changes.owners if owner not in known and not self._is_living(owner)
         )
         if dead:
             log.warning("processes that had the root open have died: %s", ", ".join(sorted(dead)))
@@ -345,7 +343,7 @@ class Sharing:
                 continue
             if dead:
                 self._catalog.remove_unused_folders()
-            self._changes.set_members(tuple(o for o in self._changes.members if o not in dead))
+            self._changes.set_owners(tuple(o for o in self._changes.owners if o not in dead))
             for owner in sorted(dead):
                 self._unlink_owner(owner)
         self.orphans = waiting
@@ -421,7 +419,7 @@ class Sharing:
             self._changes.poison()
             if self._lock is None and self._acquire_lock():
                 try:
-                    self._changes.members = self._changes.read_members()
+                    self._changes.owners = self._changes.read_owners()
                     self.close()
                 finally:
                     self._release()

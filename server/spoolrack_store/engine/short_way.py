@@ -179,7 +179,7 @@ class ShortWay:
             return None
         self._reader.keep(entry.batch, line, content)
         self._sender.in_new[entry] = moves.commit
-        self._index.unpublished_queues[queue] = None
+        self._index.outdated_queues[queue] = None
         moves.statistics.count(queue, "send", count)
         return SendResults(results=[*stem.message_ids(range(count))], sent_at=sent_at(id))
 

@@ -116,17 +116,17 @@ class Changes:
         self._done = 0
         self.has_told = False
         """Whether something was appended since this was last set to False."""
-        self._members = b""
-        """`members`, as the header has them."""
-        self.members: tuple[str, ...] = ()
+        self._owners_text = b""
+        """`owners`, as the header has them."""
+        self.owners: tuple[str, ...] = ()
         """The owners of all processes that have the root open, as far as they are known to live."""
 
     @property
     def is_shared(self) -> bool:
         """Whether other processes have the root open, so that moves must be logged."""
-        return len(self.members) > 1
+        return len(self.owners) > 1
 
-    def read_members(self) -> tuple[str, ...]:
+    def read_owners(self) -> tuple[str, ...]:
         """Return the owners in the header, of which some may be dead."""
         return _owners_in(self._memory.read(_OWNERS, _START - _OWNERS).partition(b"\0")[0])
 
@@ -136,24 +136,24 @@ class Changes:
         return self._memory.read(0, len(_MAGIC)) not in (_MAGIC, bytes(len(_MAGIC)))
 
     def begin_anew(self) -> None:
-        """Empty the log: no other member is alive."""
+        """Empty the log: no other owner is alive."""
         self._head = self._done = self._position = 0
         self._write(0, _HEADER.pack(_MAGIC, 0, 0, 0))
         self._write(_LISTENING_AT, _LISTENING.pack(0))
-        self.set_members((self._owner,))
+        self.set_owners((self._owner,))
 
     def join(self) -> None:
-        """Become a member; the caller has checked the others, and lists the root then: records of
+        """Become an owner; the caller has checked the others, and lists the root then: records of
         others from now on are news."""
-        self.set_members((*self.members, self._owner))
+        self.set_owners((*self.owners, self._owner))
         self._position = self._done
 
-    def set_members(self, members: tuple[str, ...]) -> None:
-        text = "".join(f"{owner}\n" for owner in members).encode()
+    def set_owners(self, owners: tuple[str, ...]) -> None:
+        text = "".join(f"{owner}\n" for owner in owners).encode()
         if len(text) >= _START - _OWNERS:
-            why = f"{len(members) - 1} processes have it open, as many as can: end one of them"
+            why = f"{len(owners) - 1} processes have it open, as many as can: end one of them"
             raise RootUnusable(root="the root", why=why)
-        self.members, self._members = members, text
+        self.owners, self._owners_text = owners, text
         self._write(_OWNERS, text + b"\0")
 
     def hold(self, since: int) -> None:
@@ -192,7 +192,7 @@ class Changes:
     def has_news(self) -> bool:
         """Whether other processes have appended since the last read, joined, or failed. Needs no
         lock."""
-        if not self.is_shared and self.read_members() != self.members:
+        if not self.is_shared and self.read_owners() != self.owners:
             return True
         _, head, _, poison = _HEADER.unpack(self._memory.read(0, _HEADER.size))
         return bool(head != self._position or poison)
@@ -204,10 +204,10 @@ class Changes:
         _, self._head, self._done, poison = _HEADER.unpack_from(header)
         if poison:
             raise Poisoned
-        members = header[_OWNERS:].partition(b"\0")[0]
-        if members != self._members:
-            self._members = members
-            self.members = _owners_in(members)
+        owners = header[_OWNERS:].partition(b"\0")[0]
+        if owners != self._owners_text:
+            self._owners_text = owners
+            self.owners = _owners_in(owners)
         return not self._head == self._done == self._position
 
     def in_doubt(self) -> Change | None:

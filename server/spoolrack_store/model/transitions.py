@@ -4,7 +4,7 @@ A state is a folder, and a move is a name in another one, by one link or rename.
 the names by the table, and refuses a move from any other state. Tests compare with it
 the tables in docs/explanation/lifecycle.md and docs/reference/disk-format.md, and each recorded move.
 
-    SENT ──publish──► READY ──lease──► LEASED ──delete──► REMOVED ──reap──► (gone)
+    SENT ──enqueue──► READY ──lease──► LEASED ──delete──► REMOVED ──reap──► (gone)
       └────hide────► DELAYED ──due──► READY ◄──requeue── LEASED
                         ▲───────────postpone──────────────┘
 
@@ -22,7 +22,7 @@ from typing import Final
 
 class State(Enum):
     SENT = "sent"
-    """In `new/`: being written, or written and not yet published. With a token: assigned."""
+    """In `new/`: being written, or written and not yet enqueued. With a token: assigned."""
     READY = "ready"
     """In `queues/<queue>/`: waits for a receive."""
     DELAYED = "delayed"
@@ -47,7 +47,7 @@ class Move(Enum):
     """The table: from which states to which one, the tags that a new name may say anew, and those that
     it hasn't any more. The tags are those of docs/reference/disk-format.md; all others stay."""
 
-    PUBLISH = (State.SENT,), State.READY, "", "o"
+    ENQUEUE = (State.SENT,), State.READY, "", "o"
     HIDE = (State.SENT,), State.DELAYED, "", "o"
     ASSIGN = (State.SENT,), State.SENT, "rf@~", ""
     """A lease of a message that has not left `new/`: there, its name says so."""

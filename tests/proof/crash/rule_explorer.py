@@ -157,7 +157,7 @@ class Explorer:
         for entry in batch.entries:
             for verb, state, receives, token, late in self._kinds(entry, batch, now):
                 for members in _subsets(entry.members):
-                    if verb in ("publish", "deliver") and members != entry.members:
+                    if verb in ("enqueue", "deliver") and members != entry.members:
                         continue
                     version = entry.name.version - 1 if self.same_version else batch.top
                     target = Dot(version, state, members, receives, token, late)
@@ -165,7 +165,7 @@ class Explorer:
                     is_rename = rules.may_rename(entry, members, 0)
                     if is_rename:
                         yield label, self._step(now, Op(self._dot(entry), target), members, target)
-                    if not is_rename or (self.links and verb not in ("publish", "deliver")):
+                    if not is_rename or (self.links and verb not in ("enqueue", "deliver")):
                         yield label + " by a link", self._step(now, Op(None, target), members, target)
                     if verb == "delete" and (other := batch.extendable(entry.name)) is not None:
                         grown = Dot(batch.top, State.REMOVED, other.name.members | members, 0, 0, False)
@@ -185,7 +185,7 @@ class Explorer:
                 if now.is_written and dot.token:
                     yield "deliver", State.LEASED, dot.receives, dot.token, False
                 elif now.is_written:
-                    yield "publish", State.READY, 0, 0, False
+                    yield "enqueue", State.READY, 0, 0, False
                 elif "assign" in self.menu and not dot.token:
                     yield "assign", State.SENT, 1, self._free_token(), False
                 return

@@ -259,7 +259,7 @@ def _damaged_counts(self: Moves, path: str, why: str) -> None:
 
 
 def _published_anyway(moves: object, catalog: object, entry: object) -> None:
-    recovery.publish(moves, entry)  # type: ignore[arg-type]
+    recovery.enqueue(moves, entry)  # type: ignore[arg-type]
 
 
 _bury, _doom, _advance = Catalog._advance_deletion, Catalog._add_tombstone, Catalog.advance

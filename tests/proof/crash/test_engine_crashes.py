@@ -65,7 +65,7 @@ def _leases_left_in_new(self: Sender, entries: Iterable[Entry]) -> object:
     return _publish_all(self, [entry for entry in entries if not entry.name.token])
 
 
-_publish, _publish_all = Sender.advance, Sender.publish
+_publish, _publish_all = Sender.advance, Sender.enqueue
 
 
 PLANTED: Final[dict[str, Bug]] = {
@@ -84,7 +84,7 @@ PLANTED: Final[dict[str, Bug]] = {
     "a commit taken for synced when its sync begins": Bug(
         Moves, "begin_sync", _synced_too_early, first=8
     ),
-    "a lease answered before other processes can find it": Bug(Sender, "publish", _leases_left_in_new),
+    "a lease answered before other processes can find it": Bug(Sender, "enqueue", _leases_left_in_new),
     "the dead's sends left in new/": Bug(sharing, "listed_orphans", lambda moves, dead: []),
 }
 

@@ -229,7 +229,7 @@ def test_a_message_of_a_strict_group_is_in_its_queue_before_it_is_answered(
     finish = Engine.finish
 
     def answer_first(self: Engine, work: Work) -> object:
-        work.unpublished = [entry for entry in work.unpublished if entry.name.token]
+        work.to_enqueue = [entry for entry in work.to_enqueue if entry.name.token]
         return finish(self, work)
 
     monkeypatch.setattr(Engine, "finish", answer_first)

@@ -731,7 +731,7 @@ class Changes:
         _, self.head, self.done, poison, *_ = struct.unpack_from("<8sQQQQQQ", content)
         self.is_poisoned = poison != 0
         names = content[56:4096].partition(b"\0")[0]
-        self.members = names.decode().split("\n")[:-1]
+        self.owners = names.decode().split("\n")[:-1]
         self._ring = content[4096:]
 
     def records(self) -> Iterator[tuple[int, Change]]:
