@@ -31,10 +31,16 @@ MOST: Final[Mapping[str, int]] = {
     "max_bytes": 1_125_899_906_842_624,
     "max_message_size": 1_099_511_627_776,
     "messages_per_file": 1_000,
+    "max_leased": 1_000_000_000,
+    "group_max_leased": 1_000_000_000,
+    "rate_burst": 1_000_000_000,
+    "group_rate_burst": 1_000_000_000,
     "backoff_factor": 1_000,
     "backoff_jitter": 100,
 }
 """The bounds of settings that are numbers."""
+RATES: Final = frozenset({"rate", "group_rate"})
+"""Settings that are a number a second."""
 
 
 class Settings(TypedDict, total=False):
@@ -54,6 +60,12 @@ class Settings(TypedDict, total=False):
     deduplication_window: float | timedelta | None
     messages_per_file: int | None
     group_order: GroupOrder | None
+    max_leased: int | None
+    group_max_leased: int | None
+    rate: float | None
+    rate_burst: int | None
+    group_rate: float | None
+    group_rate_burst: int | None
     priority_aging: float | timedelta | None
     backoff_initial: float | timedelta | None
     backoff_factor: int | None
@@ -103,6 +115,19 @@ class QueueSettings:
     group_order: GroupOrder = "fair"
     """Groups take turns. With "strict" a message of a group also waits while an earlier one of the
     group is leased or delayed."""
+    max_leased: int = 0
+    """Bound on messages that are leased at a time. Receives find no more until a lease ends. 0: no
+    limit."""
+    group_max_leased: int = 0
+    """Bound on messages of one group that are leased at a time. 0: no limit."""
+    rate: float = 0.0
+    """Leases that begin in a second at most; 0.1 is one in ten seconds. 0: no limit."""
+    rate_burst: int = 1
+    """Leases that may begin at once after a rest, within the rate."""
+    group_rate: float = 0.0
+    """Leases of one group that begin in a second at most. 0: no limit."""
+    group_rate_burst: int = 1
+    """Leases of one group that may begin at once after a rest, within the group rate."""
     priority_aging: float = 0.0
     """Head start for each step of its priority: a message counts as sent earlier by this time.
     Seconds. 0: a higher priority is always received first."""

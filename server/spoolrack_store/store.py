@@ -226,7 +226,7 @@ class Store:
         """Return the queue `name` with its obstacles and oldest leases; raise `InvalidQueueName`,
         `QueueNotFound`, `DiskError`.
 
-        If it has leases or strict groups, it waits while a commit changes the index.
+        If it has leases, strict groups or limits, it waits while a commit changes the index.
         """
         engine, space = self._engine, self.metrics.space()
         is_disk_full = space is not None and self.metrics.refuses_sends(space)
@@ -234,6 +234,7 @@ class Store:
         if (
             found.counts.leased_count
             or found.settings.group_order == "strict"
+            or found.settings.limits_leases
             or name in engine.reservations.index.of_queue
         ):
             queue = self._questions.up_to_date(engine.described, name, is_disk_full=is_disk_full)

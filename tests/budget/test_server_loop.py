@@ -219,6 +219,7 @@ def counts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Count
         patch.setattr(BackgroundTasks, "start", lambda *_: None)
         patch.setattr(committer, "SHORT_SECONDS", 3600.0)  # Nor does it do a short commit elsewhere.
         patch.setattr(committer, "LINGER", 3_600_000)
+        patch.setattr(committer, "LOOK_EVERY", 3_600_000)
         patch.setattr(store_access, "QUICK", 3600.0)  # The disk is quick, whatever it is.
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             yield runner.run(all_counts())

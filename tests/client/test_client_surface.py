@@ -69,7 +69,8 @@ QueueManager: path=''
 QueueSettings: visibility_timeout=30.0, delivery_delay=0.0, max_receives=0, dead_letter_queue='',
     dead_letter_at='lease_end', retention=0.0, max_messages=0, max_bytes=0,
     max_message_size=1048576, lease_durability='strict', deduplication_window=300.0,
-    messages_per_file=0, group_order='fair', priority_aging=0.0, backoff_initial=1.0,
+    messages_per_file=0, group_order='fair', max_leased=0, group_max_leased=0, rate=0.0,
+    rate_burst=1, group_rate=0.0, group_rate_burst=1, priority_aging=0.0, backoff_initial=1.0,
     backoff_factor=2, backoff_maximum=300.0, backoff_jitter=50, backoff_at='release',
     archive_retention=0.0, expires=0.0, sending='open', receiving='open'
 Redrives.cancel: queue=''

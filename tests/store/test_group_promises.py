@@ -151,7 +151,7 @@ def test_a_group_has_had_its_turn_before_dead_letters_change_the_index(
     queue, turns = rig.engine.index.queue("q"), []
 
     def bury(wanted: Sequence[tuple[Entry, int]]) -> list[None]:
-        following = queue.runs(1, {}, settings, rig.engine.moves.commit)
+        following = queue.runs(1, {}, settings, None, rig.engine.moves.commit)
         turns.append(next(following)[0].batch.groups.of(0))  # type: ignore[union-attr]
         following.close()
         return [None] * len(wanted)

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from .. import _arguments as arguments
-from .._settings import CHOICES, MOST, QueueSettings
+from .._settings import CHOICES, MOST, RATES, QueueSettings
 from .._values import QueueInfo, Seconds
 from ..errors import InvalidRequest, InvalidSetting, QueueExists, QueueNotFound
 from .client_context import ClientContext
@@ -111,12 +111,12 @@ def _checked(settings: Mapping[str, Any]) -> dict[str, object]:
                 f"{name} is not a setting of a queue{f' ({near[0]} is)' if near else ''}: there are "
                 f"{', '.join(sorted(_KNOWN))}."
             )
-        if isinstance(value, timedelta):
+        if isinstance(value, timedelta) and name not in RATES:
             value = value.total_seconds()
         default = _KNOWN[name]
         kinds = (int, float) if isinstance(default, float) else type(default)
         if value is not None and (isinstance(value, bool) or not isinstance(value, kinds)):
-            raise InvalidSetting(f"The setting {name} can't be {value!r}: it {_rule(default)}.")
+            raise InvalidSetting(f"The setting {name} can't be {value!r}: it {_rule(name, default)}.")
         if name in CHOICES and value not in (*CHOICES[name], None):
             choices = " or ".join(map(repr, CHOICES[name]))
             raise InvalidSetting(f"{name} can't be {value!r}: it is {choices}.")
@@ -128,9 +128,11 @@ def _checked(settings: Mapping[str, Any]) -> dict[str, object]:
     return checked
 
 
-def _rule(default: object) -> str:
+def _rule(name: str, default: object) -> str:
     """Return the rule for the type of a setting."""
     match default:
+        case float() if name in RATES:
+            return "must be a number of leases a second"
         case float():
             return "must be a number of seconds, or a timedelta"
         case int():
@@ -146,5 +148,7 @@ def _check(name: str, value: object) -> None:
             arguments.text(name, value)
         case int() if not isinstance(_KNOWN[name], float):
             arguments.integer(name, value, 0, MOST[name])
+        case int() | float() if name in RATES:
+            arguments.number(name, value, 0)
         case int() | float():
             arguments.span(name, value)

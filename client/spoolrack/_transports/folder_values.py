@@ -148,6 +148,8 @@ def changes(settings: Mapping[str, object]) -> dict[str, object]:
             values[name] = SCHEMA[name].default
         elif SCHEMA[name].is_span:
             values[name] = millis(cast(float, value))
+        elif SCHEMA[name].scale > 1:
+            values[name] = store_settings.thousandths(name, value)
         else:
             values[name] = value
     return values
@@ -159,7 +161,7 @@ def settings(values: Mapping[str, object]) -> store_settings.QueueSettings:
 
 def _settings(settings: store_settings.QueueSettings) -> QueueSettings:
     values = {
-        name: value / 1_000 if SCHEMA[name].is_span else value
+        name: value / SCHEMA[name].scale if SCHEMA[name].scale > 1 else value
         for name, value in asdict(settings).items()
     }
     return QueueSettings(**values)

@@ -323,6 +323,12 @@ class QueueSettings(_message.Message):
     RECEIVING_FIELD_NUMBER: _builtins.int
     PRIORITY_AGING_FIELD_NUMBER: _builtins.int
     EXPIRES_FIELD_NUMBER: _builtins.int
+    MAX_LEASED_FIELD_NUMBER: _builtins.int
+    GROUP_MAX_LEASED_FIELD_NUMBER: _builtins.int
+    RATE_FIELD_NUMBER: _builtins.int
+    RATE_BURST_FIELD_NUMBER: _builtins.int
+    GROUP_RATE_FIELD_NUMBER: _builtins.int
+    GROUP_RATE_BURST_FIELD_NUMBER: _builtins.int
     max_receives: _builtins.int
     """Number of leases that end without a delete, after which a message moves to the dead-letter queue.
     0: never. max_receives and dead_letter_queue are set together, or neither is.
@@ -366,6 +372,25 @@ class QueueSettings(_message.Message):
     """Whether receives get messages. In a paused queue receives and reservations find none, and wait.
     Deletes, extensions and releases work, and leases expire as usual.
     """
+    max_leased: _builtins.int
+    """Bound on messages of the queue that are leased at a time, those of reservations included. Receives
+    and reservations find no more until a lease ends: by a delete, a release, a reject, its expiry.
+    Absent or 0: no bound.
+    """
+    group_max_leased: _builtins.int
+    """The same bound for each group."""
+    rate: _builtins.float
+    """Leases that begin in a second at most, 0.001 to 1,000,000. A fraction is allowed: 0.1 is one in ten
+    seconds. Each process that serves the root counts its own. Absent or 0: no bound.
+    """
+    rate_burst: _builtins.int
+    """Leases that may begin at once after a rest, within the rate; also after a start of the server.
+    Absent or 0: 1.
+    """
+    group_rate: _builtins.float
+    """The same as rate, for each group."""
+    group_rate_burst: _builtins.int
+    """The same as rate_burst, for each group."""
     @_builtins.property
     def visibility_timeout(self) -> _duration_pb2.Duration:
         """The length of a lease, if the receive states none. From 1 ms to 12 hours; absent: 30 seconds."""
@@ -444,10 +469,16 @@ class QueueSettings(_message.Message):
         receiving: Global___Flow.ValueType = ...,
         priority_aging: _duration_pb2.Duration | None = ...,
         expires: _duration_pb2.Duration | None = ...,
+        max_leased: _builtins.int = ...,
+        group_max_leased: _builtins.int = ...,
+        rate: _builtins.float = ...,
+        rate_burst: _builtins.int = ...,
+        group_rate: _builtins.float = ...,
+        group_rate_burst: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_backoff_jitter", b"_backoff_jitter", "archive_retention", b"archive_retention", "backoff_initial", b"backoff_initial", "backoff_jitter", b"backoff_jitter", "backoff_maximum", b"backoff_maximum", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "expires", b"expires", "priority_aging", b"priority_aging", "retention", b"retention", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_backoff_jitter", b"_backoff_jitter", "archive_retention", b"archive_retention", "backoff_at", b"backoff_at", "backoff_factor", b"backoff_factor", "backoff_initial", b"backoff_initial", "backoff_jitter", b"backoff_jitter", "backoff_maximum", b"backoff_maximum", "dead_letter_at", b"dead_letter_at", "dead_letter_queue", b"dead_letter_queue", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "expires", b"expires", "group_order", b"group_order", "lease_durability", b"lease_durability", "max_bytes", b"max_bytes", "max_message_size", b"max_message_size", "max_messages", b"max_messages", "max_receives", b"max_receives", "messages_per_file", b"messages_per_file", "priority_aging", b"priority_aging", "receiving", b"receiving", "retention", b"retention", "sending", b"sending", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_backoff_jitter", b"_backoff_jitter", "archive_retention", b"archive_retention", "backoff_at", b"backoff_at", "backoff_factor", b"backoff_factor", "backoff_initial", b"backoff_initial", "backoff_jitter", b"backoff_jitter", "backoff_maximum", b"backoff_maximum", "dead_letter_at", b"dead_letter_at", "dead_letter_queue", b"dead_letter_queue", "deduplication_window", b"deduplication_window", "delivery_delay", b"delivery_delay", "expires", b"expires", "group_max_leased", b"group_max_leased", "group_order", b"group_order", "group_rate", b"group_rate", "group_rate_burst", b"group_rate_burst", "lease_durability", b"lease_durability", "max_bytes", b"max_bytes", "max_leased", b"max_leased", "max_message_size", b"max_message_size", "max_messages", b"max_messages", "max_receives", b"max_receives", "messages_per_file", b"messages_per_file", "priority_aging", b"priority_aging", "rate", b"rate", "rate_burst", b"rate_burst", "receiving", b"receiving", "retention", b"retention", "sending", b"sending", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__backoff_jitter: _TypeAlias = _typing.Literal["backoff_jitter"]  # noqa: Y015
     _WhichOneofArgType__backoff_jitter: _TypeAlias = _typing.Literal["_backoff_jitter", b"_backoff_jitter"]  # noqa: Y015
@@ -536,8 +567,8 @@ class Obstacle(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     EXPLANATION_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
-    """A stable name: SENDING_PAUSED, RECEIVING_PAUSED, QUEUE_FULL, DISK_FULL, NOTHING_READY, GROUPS_BLOCKED, RESERVED or
-    MESSAGE_BLOCKS. More may be added.
+    """A stable name: SENDING_PAUSED, RECEIVING_PAUSED, QUEUE_FULL, DISK_FULL, NOTHING_READY, GROUPS_BLOCKED, MAX_LEASED,
+    RATE, GROUP_MAX_LEASED, GROUP_RATE, GROUPS_LIMITED, RESERVED or MESSAGE_BLOCKS. More may be added.
     """
     explanation: _builtins.str
     """The cause as text."""

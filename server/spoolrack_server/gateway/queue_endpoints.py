@@ -17,7 +17,7 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import InvalidRequest, InvalidSetting, QueueExists, QueueNotFound
 from spoolrack_store.model.operations import CreateQueue, Queue, UpdateQueue
-from spoolrack_store.model.settings import SCHEMA, QueueSettings
+from spoolrack_store.model.settings import SCHEMA, QueueSettings, SettingKind, thousandths
 
 from ..app.bounds import queue_name
 from ..app.caller import Caller, Permission
@@ -202,7 +202,10 @@ def _settings_and_labels(content: Mapping[str, Any]) -> tuple[dict[str, object],
 def _setting(name: str, value: object) -> object:
     if value is None:
         return getattr(_DEFAULTS, name)
-    return _millis(name, value) if SCHEMA[name].is_span else value
+    setting = SCHEMA[name]
+    if setting.kind is SettingKind.RATE:
+        return thousandths(name, value)
+    return _millis(name, value) if setting.is_span else value
 
 
 def _millis(name: str, seconds: object) -> Millis:

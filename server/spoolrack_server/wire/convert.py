@@ -44,7 +44,14 @@ from spoolrack_store.model.operations import (
 from spoolrack_store.model.redrive_requests import Redrive, RedriveState
 from spoolrack_store.model.reservation_requests import Reservation, ReservationState
 from spoolrack_store.model.schedule_requests import UpdateSchedule
-from spoolrack_store.model.settings import MAX_VISIBILITY, MIB, SCHEMA, QueueSettings, SettingKind
+from spoolrack_store.model.settings import (
+    MAX_VISIBILITY,
+    MIB,
+    SCHEMA,
+    QueueSettings,
+    SettingKind,
+    thousandths,
+)
 from spoolrack_store.model.stage_requests import StageInfo
 from spoolrack_store.model.transitions import State
 
@@ -256,6 +263,8 @@ def _present(message: pb.QueueSettings) -> dict[str, object]:
                     raise InvalidSetting(
                         name=field.name, value=str(error), rule="must be a valid duration"
                     ) from error
+            case SettingKind.RATE:
+                values[field.name] = thousandths(field.name, value)
             case SettingKind.CHOICE:
                 # A number of a later version is none of ours: the store says what there is.
                 values[field.name] = _CHOICES_BACK[field.name].get(value, value)
@@ -271,6 +280,8 @@ def queue_settings(settings: QueueSettings) -> pb.QueueSettings:
         match setting.kind:
             case SettingKind.SPAN:
                 getattr(proto, setting.name).CopyFrom(duration(value))
+            case SettingKind.RATE:
+                setattr(proto, setting.name, value / 1_000)
             case SettingKind.CHOICE:
                 setattr(proto, setting.name, _CHOICES[setting.name][value])
             case _:

@@ -141,7 +141,7 @@ class Engine:
         self.moves = Moves(disk, clock, owner, self._ids, is_living=is_living, watermark=watermark)
         self.index = self.moves.index
         self.catalog = Catalog(self.moves, random, shard)
-        self.views = QueueViews(self.moves, self.catalog)
+        self.views = QueueViews(self.moves, self.catalog, lambda record: self._leaser.limits_of(record))
         self.reader = Reader(disk, self.index, clock, cache_bytes)
         self.deduplication = Deduplication(self.moves, self.catalog, self.reader, self._ids, clock)
         self._queue_room = QueueRoom(self.moves)
@@ -560,11 +560,7 @@ class Engine:
     def ready(self, queue: str) -> int | None:
         """Return the number of messages that a receive could lease; None if there is no such queue."""
         record = self.catalog.records.get(queue)
-        if record is None:
-            return None
-        if record.settings.receiving == "paused":
-            return 0
-        return self.index.queue(queue).available(record.settings)
+        return None if record is None else self._leaser.ready(record)
 
     def described(self, name: str, *, is_disk_full: bool) -> Queue:
         """Return a queue with its obstacles and oldest leases; raise `QueueNotFound`."""

@@ -13,7 +13,8 @@ waits; a receive costs the groups that it takes from.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from math import inf
 
 from ..model.members import below, first_of, indexes, lowest
 from ..model.message_ids import batch_of, index_of
@@ -21,12 +22,13 @@ from ..model.settings import QueueSettings
 from ..model.transitions import State
 from .entries import Entry
 from .entry_orders import EntryOrder, PriorityOrder, Runs
+from .lease_limits import QueueLimits
 
 
 class _Group:
     """The messages of one group."""
 
-    __slots__ = ("claimed", "hidden", "name", "offered", "ready", "waiting")
+    __slots__ = ("begun", "claimed", "hidden", "leased", "name", "offered", "ready", "waiting")
 
     def __init__(self, name: str, ready: PriorityOrder, hidden: EntryOrder) -> None:
         self.name = name
@@ -39,6 +41,11 @@ class _Group:
         """Messages that count as available."""
         self.claimed = 0
         """The last commit that leased from it, if the order is strict."""
+        self.leased = 0
+        """Messages that are leased."""
+        self.begun = 0, 0
+        """The last commit that leased from it, and how many messages; their names may not have moved
+        yet."""
 
     @property
     def end(self) -> str | None:
@@ -65,6 +72,11 @@ class GroupOrder:
         """Groups that have something to lease, the one whose turn it is first."""
         self._is_strict = False
         self._aging: int = 0
+        self._limits: QueueLimits | None = None
+        """Those of groups; None: they have none."""
+        self._bounds: object = None
+        self.limited: dict[_Group, None] = {}
+        """Groups that wait for their limits."""
         self.available = 0
         """Messages of these groups that are ready."""
         self.add_packed(waiting)
@@ -80,14 +92,20 @@ class GroupOrder:
         is_ready = entry.name.state is State.READY
         return group.ready.levels[entry.batch.stem.priority] if is_ready else group.hidden
 
-    def be_set(self, settings: QueueSettings) -> None:
+    def be_set(self, settings: QueueSettings, limits: QueueLimits | None) -> None:
         """Apply the queue's settings: a change takes one pass of the groups."""
         self._aging = settings.priority_aging
         is_strict = settings.group_order == "strict"
-        if is_strict != self._is_strict:
-            self._is_strict = is_strict
+        bounds = limits.of_groups if limits is not None else None
+        if is_strict != self._is_strict or bounds != self._bounds:
+            self._is_strict, self._bounds = is_strict, bounds
+            self._limits = limits if bounds is not None else None
             for group in self._groups.values():
                 self._offer(group)
+        if self._limits is not None:
+            for name in self._limits.pop_due_groups():
+                if name in self._groups:
+                    self._offer(self._groups[name])
 
     def _aging_of(self, group: _Group) -> int | None:
         """Return the aging of a group's priorities; None: it is in the order of the sends."""
@@ -116,13 +134,28 @@ class GroupOrder:
             group.waiting += now.bit_count() - was.bit_count()
         elif name:
             group.hidden.change(entry, was, now)
+            if entry.name.state is State.LEASED:
+                group.leased += now.bit_count() - was.bit_count()
         self._offer(group)
         if name and not (group.waiting or group.hidden):
             del self._groups[name]
+            self.limited.pop(group, None)
+
+    def limited_groups(self) -> Iterator[tuple[str, int, int]]:
+        """Yield the groups that wait for their limits, with their leased and their ready messages."""
+        for group in self.limited:
+            yield group.name, group.leased, group.waiting
 
     def _offer(self, group: _Group) -> None:
         """Let a group have turns if there is something to lease."""
         offered = 0 if self._is_strict and group.is_blocked else group.waiting
+        if self._limits is not None and group.name:
+            room = self._limits.group_room(group.name, group.leased, 0) if offered else offered
+            if room < offered:
+                offered = int(room)
+                self.limited[group] = None
+            else:
+                self.limited.pop(group, None)
         self.available += offered - group.offered
         group.offered = offered
         if not offered:
@@ -146,21 +179,41 @@ class GroupOrder:
                 vain += 1
                 self._turns.move_to_end(group)
                 continue
+            room_of_group = self._room_of(group, commit)
+            if not room_of_group:
+                vain += 1
+                self._turns.move_to_end(group)
+                continue
             if self._is_strict and group.name:
                 mine.add(group)
             taken = 0
-            for entry, run in self._turn(group, share, but):
+            for entry, run in self._turn(group, int(min(share, room_of_group)), but):
                 try:
                     yield entry, run
                 finally:  # Also where the receive has all that it wants, and asks for no more.
                     got = (but.get(entry, 0) & run).bit_count()
                     if got:
+                        self._begin(group, got, commit)
                         taken += got
                         self._turns.move_to_end(group)
                         group.claimed = commit if group in mine else 0
             if not taken:
                 self._turns.move_to_end(group)
             vain = 0 if taken else vain + 1
+
+    def _room_of(self, group: _Group, commit: int) -> float:
+        """Return how many messages of a group may be leased."""
+        if self._limits is None or not group.name:
+            return inf
+        begun = group.begun[1] if group.begun[0] == commit else 0
+        return self._limits.group_room(group.name, group.leased, begun)
+
+    def _begin(self, group: _Group, count: int, commit: int) -> None:
+        """Count messages of a group that are leased, in a commit."""
+        if self._limits is not None and group.name:
+            begun = group.begun[1] if group.begun[0] == commit else 0
+            group.begun = commit, begun + count
+            self._limits.begin_in_group(group.name, count)
 
     def _turn(self, group: _Group, share: int, but: Mapping[Entry, int]) -> Runs:
         """Yield runs of up to `share` messages of a group."""

@@ -562,8 +562,8 @@ class Index:
         queue.orders[name.state].change(entry, was, members)
         if name.state in _WAITS and not members:
             self.dues.discard(self._due_key(entry))
-        if name.state is State.READY or queue.groups is not None:
-            self.changed_queues[name.queue] = None
+        if name.state is State.READY or queue.groups is not None or not members:
+            self.changed_queues[name.queue] = None  # A lease that ends frees a place.
         if name.state is State.READY:
             queue.sent.add(sent_at(stem.id), members.bit_count() - was.bit_count())
             if queue.priorities is not None:

@@ -46,8 +46,10 @@ from ..model.settings import MAX_VISIBILITY
 from ..model.transitions import Move, State
 from .catalog import Catalog, QueueRecord
 from .dead_letters import DeadLetters
+from .deadlines import Deadlines
 from .entries import Entry, Groups, LeaseShare
 from .index import Index
+from .lease_limits import QueueLimits
 from .moves import Moves, NameVanished, begin_lease
 from .part import DUE_NOW, RETRY, Part, postponing
 from .reader import Reader, told_records
@@ -141,6 +143,10 @@ class Leaser(Part):
         """Queues that have messages older than their retention."""
         self._expired_up_to: dict[str, str] = {}
         """Of queues with messages whose age began anew, the id from which on `expire` looks next."""
+        self._limits: dict[str, QueueLimits] = {}
+        """By queue."""
+        self._rate_dues = Deadlines[str]()
+        """Queues whose rates hold leases back, and until when."""
         self._last_queue = ""
         """The next tick looks for those above this name."""
         self.pending = (
@@ -148,6 +154,7 @@ class Leaser(Part):
             moves.index.unread_group_files,
             reader.refused_files,
             self._queues_to_expire,
+            self._rate_dues.times,
         )
         self._blocked_queues: set[str] = set()
         """Queues in which this commit has met more dead or old messages than may move at a time."""
@@ -256,14 +263,17 @@ class Leaser(Part):
         if record.name in self._queues_to_expire:
             self._blocked_queues.add(record.name)
             return []
+        index, limits = self._index.queue(record.name), self.limits_of(record)
+        if limits is not None:
+            room = int(min(room, limits.room(index.counts[State.LEASED], self._moves.commit)))
         picked: list[tuple[Entry, int]] = []
         dead: list[tuple[Entry, int]] = []
         old: list[tuple[Entry, int]] = []
         dead_room = self._moves.effort.share()
         has_retention = record.settings.retention > 0
-        index = self._index.queue(record.name)
         # Closed before the index changes: a group's turn is over with its last run.
-        with closing(index.runs(room, chosen, record.settings, self._moves.commit)) as ready:
+        runs = index.runs(room, chosen, record.settings, limits, self._moves.commit)
+        with closing(runs) as ready:
             for entry, members in chain(ready, written):
                 if room <= 0 or (max_effort is not None and max_effort <= 0):
                     break
@@ -296,6 +306,10 @@ class Leaser(Part):
                 picked.append((entry, fitting))
                 if fitting != members:
                     break
+        if limits is not None:
+            count = sum(members.bit_count() for _, members in picked)
+            limits.begin(count, self._moves.commit)
+            self._await_rate(record.name, limits)
         if dead:
             self._moves.effort.spend(len(dead))
             self._bury(dead)
@@ -303,6 +317,35 @@ class Leaser(Part):
             self._moves.effort.spend()
             self._expire(record.name, entry, members)
         return picked
+
+    def ready(self, record: QueueRecord) -> int:
+        """Return the number of messages that a receive could lease."""
+        if record.settings.receiving == "paused":
+            return 0
+        index, limits = self._index.queue(record.name), self.limits_of(record)
+        found = index.available(record.settings, limits)
+        if limits is None:
+            return found
+        self._await_rate(record.name, limits)
+        return int(min(found, limits.room(index.counts[State.LEASED], self._moves.commit)))
+
+    def limits_of(self, record: QueueRecord) -> QueueLimits | None:
+        """Return the limits of a queue, as they are now; None if it has none."""
+        if not record.settings.limits_leases:
+            return None
+        limits = self._limits.get(record.name)
+        if limits is None:
+            limits = self._limits[record.name] = QueueLimits()
+        limits.be_set(record.settings, self._clock.monotonic())
+        return limits
+
+    def _await_rate(self, queue: str, limits: QueueLimits) -> None:
+        """Let those that wait for a queue look again when its rates let a lease begin."""
+        next = limits.next_of_any()
+        if next is None:
+            self._rate_dues.discard(queue)
+        else:
+            self._rate_dues.set(queue, next)
 
     def _bury(self, dead: Sequence[tuple[Entry, int]]) -> None:
         """Move messages that were received too often; those that the disk refuses die another time."""
@@ -338,6 +381,8 @@ class Leaser(Part):
             return
         for name in self._expired_up_to.keys() - self._catalog.records.keys():
             del self._expired_up_to[name]
+        for name in self._limits.keys() - self._catalog.records.keys():
+            del self._limits[name]
         records = self._catalog.listing()
         first = bisect_right(records, self._last_queue, key=_NAME_OF)
         part = records[first : first + QUEUES_OF_A_TICK]
@@ -668,18 +713,21 @@ class Leaser(Part):
     def next_due(self) -> Millis | None:
         if self._index.unread_group_files or self._queues_to_expire:
             return DUE_NOW
-        again = min(self._reader.refused_files.values()) if self._reader.refused_files else None
+        dues = [*self._reader.refused_files.values()]
+        if (rate := self._rate_dues.next()) is not None:
+            dues.append(rate)
         due = self._index.dues.next()
-        if due is None or not self._background.brings_back:
-            return again
-        if self._background.wait:
-            due = Millis(max(due, self._began) + self._background.wait)
-        return due if again is None else min(due, again)
+        if due is not None and self._background.brings_back:
+            wait = self._background.wait
+            dues.append(Millis(max(due, self._began) + wait) if wait else due)
+        return min(dues, default=None)
 
     def advance(self) -> None:
         """Requeue due messages: those whose lease or delay is over, and those whose file is to be read
         again."""
         now = self._clock.monotonic()
+        while (queue := self._rate_dues.pop(now)) is not None:
+            self._index.changed_queues[queue] = None
         self._reader.try_again(now)
         if self._background.brings_back:
             self._bring_due_back(now)

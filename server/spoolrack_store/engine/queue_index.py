@@ -21,6 +21,7 @@ from ..model.transitions import COUNTED, State
 from .entries import Entry
 from .entry_orders import EntryOrder, PriorityOrder, Runs
 from .group_order import GroupOrder
+from .lease_limits import QueueLimits
 
 _FIRST_OF: Final = itemgetter(0)
 _MEMBERS: Final[Callable[[Entry], int]] = attrgetter("members")
@@ -151,21 +152,28 @@ class QueueIndex:
         id of its first message; None in place of a packed one. The index must not change meanwhile."""
         return heapq.merge(*(self.orders[state].sightings(id) for state in states), key=_FIRST_OF)
 
-    def available(self, settings: QueueSettings) -> int:
-        """Return the number of messages that a receive could lease."""
+    def available(self, settings: QueueSettings, limits: QueueLimits | None) -> int:
+        """Return the number of messages that a receive could lease, within the limits of groups."""
         if self.groups is None:
             return self.counts[State.READY]
-        self.groups.be_set(settings)
+        self.groups.be_set(settings, limits)
         return self.groups.available
 
-    def runs(self, room: int, but: Mapping[Entry, int], settings: QueueSettings, commit: int) -> Runs:
+    def runs(
+        self,
+        room: int,
+        but: Mapping[Entry, int],
+        settings: QueueSettings,
+        limits: QueueLimits | None,
+        commit: int,
+    ) -> Runs:
         """Yield the messages that a receive of up to `room` leases.
 
         `but` are messages that are passed over: it grows by what is taken, and nothing else changes
         meanwhile.
         """
         if self.groups is not None:
-            self.groups.be_set(settings)
+            self.groups.be_set(settings, limits)
             return self.groups.runs(room, but, commit)
         if self.priorities is not None:
             return self.priorities.runs(but, _MEMBERS, settings.priority_aging)

@@ -7,7 +7,7 @@ looked up while no commit changes the index, in time that doesn't grow with what
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
 from operator import attrgetter
@@ -30,8 +30,11 @@ from ..model.statistics import Ages, QueueMetrics
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .entries import Entry
+from .lease_limits import QueueLimits
 from .moves import Moves
 
+GROUPS_SHOWN: Final = 3
+"""Groups at their limits that are named."""
 MANY_RECEIVES: Final = 3
 """The oldest message is said to block its queue after so many receives."""
 
@@ -39,9 +42,15 @@ MANY_RECEIVES: Final = 3
 class QueueViews:
     """The read-only views of queues. Thread-safe, but for `described` and `ages`."""
 
-    def __init__(self, moves: Moves, catalog: Catalog) -> None:
+    def __init__(
+        self,
+        moves: Moves,
+        catalog: Catalog,
+        limits_of: Callable[[QueueRecord], QueueLimits | None] = lambda record: None,
+    ) -> None:
         self._moves = moves
         self._catalog = catalog
+        self._limits_of = limits_of
 
     def metrics(self, name: str) -> QueueMetrics:
         """Return the metrics of a queue. In any thread."""
@@ -149,9 +158,11 @@ class QueueViews:
             states = f"{counts.leased_count} leased, {counts.delayed_count} delayed"
             obstacles.append(("NOTHING_READY", f"no message is ready: {states}"))
         blocked = 0
-        if settings.group_order == "strict":
+        if settings.limits_leases:
+            obstacles += self._limited(queue)
+        elif settings.group_order == "strict":
             index = self._moves.index.queue(queue.name)
-            blocked = index.counts[State.READY] - index.available(settings)
+            blocked = index.counts[State.READY] - index.available(settings, None)
         if blocked:
             why = f"{blocked} of {counts.ready_count} ready messages wait for one of their group"
             obstacles.append(("GROUPS_BLOCKED", f"{why}, which is leased or delayed"))
@@ -167,6 +178,37 @@ class QueueViews:
                 )
             )
         return [Obstacle(reason=reason, explanation=text) for reason, text in obstacles]
+
+    def _limited(self, queue: Queue) -> Iterator[tuple[str, str]]:
+        """Yield what the limits of a queue hold back now."""
+        record, index = self._catalog.records[queue.name], self._moves.index.queue(queue.name)
+        limits = self._limits_of(record)
+        ready, leased = index.counts[State.READY], index.counts[State.LEASED]
+        if limits is None or not ready:
+            return
+        if limits.max_leased and leased >= limits.max_leased:
+            yield "MAX_LEASED", f"{leased} of {limits.max_leased} leased, {ready} wait"
+        if (next := limits.next()) is not None:
+            yield "RATE", f"the rate is used up: the next lease begins in {self._in(next)}"
+        available = index.available(record.settings, limits)
+        if index.groups is None:
+            return
+        for group, held, waiting in islice(index.groups.limited_groups(), GROUPS_SHOWN):
+            if limits.group_max_leased and held >= limits.group_max_leased:
+                why = f"{held} of {limits.group_max_leased} leased, {waiting} wait"
+                yield "GROUP_MAX_LEASED", f"group {group}: {why}"
+            elif (next := limits.next_of_group(group)) is not None:
+                why = f"its rate is used up: the next lease begins in {self._in(next)}"
+                yield "GROUP_RATE", f"group {group}: {why}"
+        if (others := len(index.groups.limited) - GROUPS_SHOWN) > 0:
+            yield "GROUPS_LIMITED", f"{others} more groups wait for their limits"
+        held_back = ready - available
+        if record.settings.group_order == "strict" and not index.groups.limited and held_back:
+            why = f"{held_back} of {ready} ready messages wait for one of their group"
+            yield "GROUPS_BLOCKED", f"{why}, which is leased or delayed"
+
+    def _in(self, moment: Millis) -> str:
+        return f"{max(100, moment - self._moves.clock.monotonic()) / 1_000:.1f} s"
 
     def _blocking(self, record: QueueRecord, metrics: QueueMetrics) -> BlockingMessage | None:
         """Return the message that comes back again and again, if the oldest is one."""

@@ -188,7 +188,7 @@ class ShortWay:
         record = self._catalog.records.get(queue)
         if record is None or record.settings.receiving == "paused":
             return None
-        if request.max_messages < 1:
+        if request.max_messages < 1 or record.settings.max_leased or record.settings.rate:
             return None
         identity = record.created_at, record.salt
         if (request.queue_identity or identity) != identity:

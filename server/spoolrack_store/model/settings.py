@@ -36,6 +36,8 @@ MAX_WINDOW: Final = Millis(14 * DAY)
 MAX_MESSAGE_SIZE: Final = 1024**4
 MAX_COUNT: Final = 1_000_000_000
 MAX_BACKOFF_FACTOR: Final = 1_000
+MAX_RATE: Final = 1_000_000_000
+"""Leases in a thousand seconds."""
 _PARTS: Final = 1 << 32
 """The number of steps that the jitter of a message is drawn from."""
 MAX_BYTES: Final = 1 << 50
@@ -55,6 +57,8 @@ class SettingKind(Enum):
     COUNT = "count"
     SIZE = "size"
     """Bytes."""
+    RATE = "rate"
+    """Thousandths in the store, leases a second in the contract, JSON and the client."""
     QUEUE = "queue"
     """The name of a queue; empty for none."""
     CHOICE = "choice"
@@ -90,6 +94,11 @@ class Setting:
     def is_span(self) -> bool:
         return self.kind is SettingKind.SPAN
 
+    @property
+    def scale(self) -> int:
+        """How many of the store's units are one outside of it."""
+        return 1_000 if self.kind in (SettingKind.SPAN, SettingKind.RATE) else 1
+
     def check(self, value: object) -> None:
         """Raise `InvalidSetting` for an invalid value."""
         match self.kind:
@@ -103,14 +112,16 @@ class Setting:
                     raise InvalidSetting(name=self.name, value=value, rule="must be a queue name")
             case _ if type(value) is not int or not self.least <= value <= self.most:
                 is_number = type(value) is int
-                kind = "" if self.is_span or is_number else "an integer "
+                kind = "" if self.scale > 1 or is_number else "an integer "
                 rule = f"must be {kind}from {self.text(self.least)} to {self.text(self.most)}"
-                shown = self.text(value) if self.is_span and is_number else value
+                shown = self.text(value) if self.scale > 1 and is_number else value
                 raise InvalidSetting(name=self.name, value=shown, rule=rule)
 
     def text(self, value: object) -> str:
         """Return a value as an error shows it."""
-        return span_text(value) if self.is_span and isinstance(value, int) else repr(value)
+        if self.scale == 1 or not isinstance(value, int):
+            return repr(value)
+        return span_text(value) if self.is_span else f"{value / 1_000:,.12g} a second"
 
 
 def _row(kind: SettingKind, default: int | str, help: str, **more: Any) -> Any:
@@ -128,6 +139,10 @@ def _count(help: str, *, default: int = 0, most: int = MAX_COUNT, **more: Any) -
 
 def _size(default: int, help: str, **more: Any) -> Any:
     return _row(SettingKind.SIZE, default, help, **more)
+
+
+def _rate(help: str) -> Any:
+    return _row(SettingKind.RATE, 0, help, most=MAX_RATE, zero="no limit")
 
 
 def _choice(*choices: str, help: str) -> Any:
@@ -206,6 +221,24 @@ class QueueSettings:
         help='Groups take turns. With "strict" a message of a group also waits while an earlier one of '
         "the group is leased or delayed.",
     )
+    max_leased: int = _count(
+        "Bound on messages that are leased at a time. Receives find no more until a lease ends.",
+        zero="no limit",
+    )
+    group_max_leased: int = _count(
+        "Bound on messages of one group that are leased at a time.",
+        zero="no limit",
+    )
+    rate: int = _rate("Leases that begin in a second at most; 0.1 is one in ten seconds.")
+    rate_burst: int = _count(
+        "Leases that may begin at once after a rest, within the rate.", default=1, least=1
+    )
+    group_rate: int = _rate("Leases of one group that begin in a second at most.")
+    group_rate_burst: int = _count(
+        "Leases of one group that may begin at once after a rest, within the group rate.",
+        default=1,
+        least=1,
+    )
     priority_aging: Millis = _span(
         Millis(0),
         "Head start for each step of its priority: a message counts as sent earlier by this time.",
@@ -275,6 +308,11 @@ class QueueSettings:
                 rule="goes with a dead_letter_queue: set both or neither",
             )
 
+    @property
+    def limits_leases(self) -> bool:
+        """Whether leases have a bound or a rate."""
+        return bool(self.max_leased or self.rate or self.group_max_leased or self.group_rate)
+
     def changed(self, changes: Mapping[str, object]) -> QueueSettings:
         """Return these settings with some replaced; raise `InvalidSetting` for an unknown one."""
         for name, value in changes.items():
@@ -311,6 +349,17 @@ class QueueSettings:
             for key in mine
             if mine[key] != theirs[key]
         )
+
+
+def thousandths(name: str, value: object) -> int:
+    """Return a rate as the store has it; raise `InvalidSetting` for what is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e15:
+        raise InvalidSetting(name=name, value=value, rule="must be a number of leases a second")
+    found = round(value * 1_000)
+    if value and not found:
+        rule = "must be 0, for no limit, or at least 0.001 a second"
+        raise InvalidSetting(name=name, value=value, rule=rule)
+    return found
 
 
 SCHEMA: Final[Mapping[str, Setting]] = {

@@ -170,7 +170,7 @@ LACKS = {
         *("attributes", "delays", "receive counts", "settings", "several queues"),
         *("cancelled calls", "deduplication", "stages", "reservations", "validation"),
         "dead letters",
-        *("groups", "priorities", "schedules"),
+        *("groups", "limits", "priorities", "schedules"),
         *("last receives", "limits of bytes in flight", "uncounted prefetch"),
     },
 }

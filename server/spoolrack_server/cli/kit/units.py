@@ -292,6 +292,8 @@ def setting_type(setting: Setting) -> click.ParamType[Any]:
             return Span(setting.least / 1_000, setting.most / 1_000)
         case SettingKind.COUNT:
             return click.IntRange(setting.least, setting.most)
+        case SettingKind.RATE:
+            return click.FloatRange(setting.least / 1_000, setting.most / 1_000)
         case SettingKind.SIZE:
             return Size(setting.least, setting.most)
         case SettingKind.CHOICE:

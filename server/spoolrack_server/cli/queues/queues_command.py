@@ -139,6 +139,8 @@ def value_text(setting: Setting, value: Any) -> str:
             return size_text(value)
         case SettingKind.COUNT:
             return f"{value:,}"
+        case SettingKind.RATE:
+            return f"{value:,.12g} a second"
     return str(value)
 
 

@@ -3,6 +3,7 @@
 export const SPANS = [["s", 1], ["min", 60], ["h", 3600], ["d", 86400]];
 export const SIZES = [["B", 1], ["KiB", 1024], ["MiB", 1024 ** 2], ["GiB", 1024 ** 3]];
 export const COUNTS = [["", 1]];
+export const RATES = [["/s", 1]];
 
 // {text, unit}: in the largest unit in which the number is whole.
 export function written(value, units) {
@@ -15,5 +16,5 @@ export function meant({ text, unit }, units) {
   const trimmed = text.trim();
   if (!/^\d+(\.\d+)?$/.test(trimmed)) return null;
   const value = Number(trimmed) * units.find(([name]) => name === unit)[1];
-  return units === SPANS ? Math.round(value * 1000) / 1000 : Number.isInteger(value) ? value : null;
+  return units === SPANS || units === RATES ? Math.round(value * 1000) / 1000 : Number.isInteger(value) ? value : null;
 }

@@ -6,11 +6,11 @@ import { change, queuePath } from "../api.js";
 import * as format from "../format.js";
 import { Dialog, Failed, tell } from "../parts.js";
 import { SETTINGS } from "../schema.js";
-import { COUNTS, SIZES, SPANS, meant, written } from "../units.js";
+import { COUNTS, RATES, SIZES, SPANS, meant, written } from "../units.js";
 
 const seconds = (value) => format.span(value * 1000);
 // How the values of a kind are written, and their units.
-const KINDS = { span: [seconds, SPANS], count: [format.number, COUNTS], size: [format.bytes, SIZES], choice: [String] };
+const KINDS = { span: [seconds, SPANS], count: [format.number, COUNTS], rate: [(value) => `${value}/s`, RATES], size: [format.bytes, SIZES], choice: [String] };
 // The words of a choice, and the unit of a number that has one, by setting.
 const WORDS = {
   dead_letter_at: { lease_end: "when the lease ends", receive: "at the next receive" },
