@@ -18,7 +18,7 @@ SEVERAL = 20
 def sends() -> int:
     """Return how many POSTs the server, which is in this event loop, has under way."""
     names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
-    return names.count("Gateway._answer")
+    return names.count("HttpFront._answered")
 
 
 async def under_way(http: Http, count: int) -> None:

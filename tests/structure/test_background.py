@@ -14,13 +14,12 @@ OWNED = {
     "spoolrack_server/app/background_tasks.py": 1,  # The owner of the server's loops.
     # Tasks of a call, which its handler awaits, or ends with.
     "spoolrack_server/app/leases.py": 1,
-    "spoolrack_server/gateway/gateway.py": 1,
+    "spoolrack_server/http/http_front.py": 1,
     "spoolrack_server/http/listen_sockets.py": 1,
     "spoolrack_server/rpc/calls.py": 2,
     "spoolrack_server/rpc/public_calls.py": 1,
     "spoolrack_server/rpc/receive_streams.py": 4,
     "spoolrack_server/rpc/streams.py": 1,
-    "spoolrack_server/sqs/sqs_endpoint.py": 1,
     # A channel's end ends the worker process; an answer's error is the asker's timeout.
     "spoolrack_server/process/supervisor.py": 4,
     "spoolrack_server/process/worker_main.py": 1,

@@ -19,28 +19,28 @@ from weakref import WeakKeyDictionary
 
 from aiohttp import web
 from spoolrack_store.model.clock import Clock
-from spoolrack_store.model.errors import Draining, MemoryLimit, MessageTooLarge, StoreError
+from spoolrack_store.model.errors import MessageTooLarge, StoreError
 
 from ..access.access_control import AccessControl
 from ..app.application import Application
 from ..app.caller import Caller, Permission
-from ..app.memory import SMALL, MemoryLimiter
+from ..app.memory import MemoryLimiter
 from ..app.trace_context import context_in
 from ..http import request_bodies
 from ..http.context import HttpContext
 from ..http.http_errors import GatewayError
-from ..http.http_listener import HttpListener, expect_nothing
+from ..http.http_front import HttpFront
+from ..http.http_listener import expect_nothing
 from ..http.request_bodies import HttpLimits
 from ..http.request_checks import (
     consumer_of_request,
     peer_of,
     require_own_name,
     require_own_origin,
-    require_own_shard,
 )
 from ..metrics.instrumentation import Instrumentation
 from ..system.logs import Log
-from ..system.request_ids import HEADER, IDENTITY
+from ..system.request_ids import HEADER, IDENTITY, REQUEST_ID
 from ..wire.status import LONGEST_MESSAGE
 from . import json_protocol, query_json, query_protocol, sqs_errors
 from .parameters import Parameters
@@ -64,6 +64,8 @@ EMULATORS: Final = (
 )
 """Hosts by which programs know an emulator of SQS on the same machine: none of them can be the name of
 another site's page, since the public DNS either hasn't them, or has them for the loopback alone."""
+OPERATION: Final = web.RequestKey("sqs-operation", str)
+"""Of a request: the operation that it names; "" or none if it names none of SQS."""
 RECEIVE: Final = "ReceiveMessage"
 READS: Final = frozenset(
     {
@@ -99,8 +101,10 @@ class _SqsCall:
     claim: Claim
 
 
-class SqsEndpoint:
+class SqsEndpoint(HttpFront):
     """The listener of SQS. Lives in one event loop, and is started once."""
+
+    id_headers = (HEADER, "x-amzn-RequestId")
 
     def __init__(
         self,
@@ -116,153 +120,90 @@ class SqsEndpoint:
         account: str,
     ) -> None:
         """`url` is where clients reach this server, without a path; None: where each request says."""
-        self._context = context = HttpContext(app, clock, log, http_limits, memory)
-        self._log = log
-        self._instrumentation = instrumentation
+        super().__init__(HttpContext(app, clock, log, http_limits, memory), log, instrumentation)
         self._authenticator = authenticator
         self._access_control = access_control
         self._url = url
         self._account = account
         self._hosts = (*EMULATORS, *(() if url is None else (urlsplit(url).hostname or "localhost",)))
         self._operations = SqsOperations(app, memory, clock)
-        self._responses = memory.responses
         self._arriving = request_bodies.UploadMemory(ARRIVING, evicts=True)
         """Of bodies from callers that aren't known yet: one that dawdles delays no other."""
         self._key_by_connection: WeakKeyDictionary[asyncio.Transport, str] = WeakKeyDictionary()
         """By connection, the access key of the last request whose signature was verified."""
-        application = web.Application()
-        application.router.add_route("*", "/{path:.*}", self._serve, expect_handler=expect_nothing)
-        self._listener = HttpListener(application, context.http_limits, log, self._refuse_head)
-        self.start = self._listener.start
-
-    # Start and stop.
-
-    def refuse(self) -> None:
-        """Refuse new requests, with a retry delay."""
-        self._listener.is_refusing = True
-
-    async def stop(self, grace: float) -> None:
-        """Return once all is closed; requests that haven't ended after `grace` seconds are
-        cancelled."""
-        await self._listener.stop(grace)
-        await self._context.app.close()
+        self._application.router.add_route(
+            "*", "/{path:.*}", self._respond, expect_handler=expect_nothing
+        )
 
     # Each request.
 
-    def _refuse_head(self, request: web.BaseRequest, error: Exception) -> web.StreamResponse:
-        return self._refusal(request, "", error, self._instrumentation.name(request))
-
-    async def _serve(self, request: web.Request) -> web.StreamResponse:
-        self._listener.track_current()
-        id = self._instrumentation.name(request)
+    async def _respond(self, request: web.Request) -> web.StreamResponse:
+        call: _SqsCall | Exception
         # A body counts until its request is answered: it is held as long.
         with self._context.upload_memory.share() as share:
-            return await self._respond(request, share, id)
-
-    async def _respond(
-        self, request: web.Request, share: request_bodies.UploadShare, id: str
-    ) -> web.StreamResponse:
-        response: web.StreamResponse
-        operation = _operation_in_head(request)
-        try:
-            self._check_origin(request)
-            claim = self._authenticator.claim(request)
-            body = await self._read(request, claim, share)
-            if len(body) > INLINE:
-                call = await self._context.app.in_thread(_verified, request, claim, body)
-            else:
-                call = _verified(request, claim, body)
-            if request.transport is not None:
-                self._key_by_connection[request.transport] = claim.access_key
-            self._check_method(request, call)
-            self._operations.find(call.operation)
-        except ConnectionError as error:
-            raise asyncio.CancelledError from error
-        except Exception as error:  # noqa: BLE001 - each is answered
-            response = await self._instrumentation.http(
+            try:
+                call = await self._call_in(request, share)
+                operation = call.operation
+            except Exception as error:  # noqa: BLE001 - each is answered
+                call, operation = error, _operation_in_head(request)
+            request[OPERATION] = operation
+            return await self._observed(
                 request,
                 operation,
-                partial(self._refuse, request, operation, error, id),
+                partial(self._answer, request, call),
+                ends_with_client=operation == RECEIVE,
+                is_read=True,  # Of responses without leases only a list is large.
                 operation=f"SQS {operation}" if operation else None,
             )
-            if not request.content.is_eof():
-                response.force_close()
-            return response
-        response = await self._instrumentation.http(
-            request,
-            call.operation,
-            partial(self._answer_on, request, call, id),
-            operation=f"SQS {call.operation}",
-        )
-        return response
 
-    async def _refuse(
-        self, request: web.Request, operation: str, error: Exception, id: str
-    ) -> web.Response:
-        return self._refusal(request, operation, error, id)
-
-    async def _answer_on(self, request: web.Request, call: _SqsCall, id: str) -> web.StreamResponse:
-        """Return the response to a request, which outlives its connection unless it receives."""
-        answer = self._answer(request, call, id)
-        if call.operation == RECEIVE:
-            return await answer
-        return await asyncio.shield(self._listener.track(asyncio.create_task(answer)))
-
-    async def _answer(self, request: web.Request, call: _SqsCall, id: str) -> web.StreamResponse:
-        response: web.StreamResponse
-        try:
-            if self._listener.is_refusing:
-                raise Draining
-            require_own_shard(request, self._context.app.shard)
-            caller = self._caller(request, call)
-            self._listener.know(request)
-            if call.operation == RECEIVE:
-                self._recheck(call)
-            result = await self._operations.find(call.operation)(caller, call.parameters)
-        except Exception as error:  # noqa: BLE001 - each is answered
-            response = self._refusal(request, call.operation, error, id)
+    async def _call_in(self, request: web.Request, share: request_bodies.UploadShare) -> _SqsCall:
+        """Return the call that a request makes, once its caller is known."""
+        self._check_origin(request)
+        claim = self._authenticator.claim(request)
+        body = await self._read(request, claim, share)
+        if len(body) > INLINE:
+            call = await self._context.app.in_thread(_verified, request, claim, body)
         else:
-            try:
-                response = await self._written(request, call, result, id)
-            except MemoryLimit as error:
-                response = self._refusal(request, call.operation, error, id)
-        if self._listener.is_refusing:
-            response.force_close()
-        return response
+            call = _verified(request, claim, body)
+        if request.transport is not None:
+            self._key_by_connection[request.transport] = claim.access_key
+        self._check_method(request, call)
+        self._operations.find(call.operation)
+        return call
+
+    async def _answer(self, request: web.Request, call: _SqsCall | Exception) -> web.StreamResponse:
+        if isinstance(call, Exception):
+            raise call
+        self._require_open(request)
+        caller = self._caller(request, call)
+        self._listener.know(request)
+        if call.operation == RECEIVE:
+            self._recheck(call)
+        result = await self._operations.find(call.operation)(caller, call.parameters)
+        return await self._written(request, call, result)
 
     async def _written(
-        self, request: web.Request, call: _SqsCall, result: Result, id: str
+        self, request: web.Request, call: _SqsCall, result: Result
     ) -> web.StreamResponse:
         """Return the response to an operation. Write it first if it has leased messages, and give them
-        back if the client doesn't get them; or if it is large. Raise `MemoryLimit` without room."""
+        back if the client doesn't get them."""
+        id = REQUEST_ID.get()
 
         def response() -> web.Response:
             return web.Response(
                 body=call.protocol.response(call.operation, result.content, id),
-                headers=_ids(id),
                 content_type=call.protocol.CONTENT_TYPE,
             )
 
         leased = result.leased
         if leased is None:
-            return await self._counted(request, response())
+            return response()
         with leased.handing_over():
             made = await self._context.app.in_thread(response) if result.is_large else response()
             result.content = {}  # All of it is in the response.
             if not leased.receipts:
                 return made
             leased.resize(len(made.body) if isinstance(made.body, bytes) else 0)
-            return await request_bodies.write(request, made, self._context.http_limits)
-
-    async def _counted(self, request: web.Request, made: web.Response) -> web.StreamResponse:
-        """Count the bytes of a large response until the kernel has taken them. Raise `MemoryLimit`
-        without room: only a list is large, and it changes nothing."""
-        size = len(made.body) if isinstance(made.body, bytes) else 0
-        if size <= SMALL:
-            return made
-        if self._listener.is_refusing:
-            made.force_close()
-        with self._responses.share(peer_of(request), size):
             return await request_bodies.write(request, made, self._context.http_limits)
 
     def _recheck(self, call: _SqsCall) -> None:
@@ -328,9 +269,8 @@ class SqsEndpoint:
         share.reserve(len(body))
         return body
 
-    def _refusal(
-        self, request: web.BaseRequest, operation: str, error: Exception, id: str
-    ) -> web.Response:
+    def _refusal(self, request: web.BaseRequest, error: Exception) -> web.Response:
+        operation = request.get(OPERATION, "")
         sqs_error = _error_of(operation, error)
         if sqs_error is None:
             self._log.error(
@@ -345,12 +285,9 @@ class SqsEndpoint:
                 is_fault=sqs_error.is_fault,
             )
         protocol = query_protocol if query_protocol.has_no_operation(sqs_error) else _protocol(request)
-        body, headers = protocol.error_response(sqs_error, id)
+        body, headers = protocol.error_response(sqs_error, REQUEST_ID.get())
         return web.Response(
-            status=sqs_error.status,
-            body=body,
-            headers={**headers, **_ids(id)},
-            content_type=protocol.CONTENT_TYPE,
+            status=sqs_error.status, body=body, headers=headers, content_type=protocol.CONTENT_TYPE
         )
 
 
@@ -383,10 +320,6 @@ def _verified(request: web.Request, claim: Claim, body: bytes) -> _SqsCall:
         raise sqs_errors.unknown_operation("AWS Query is sent by POST or GET.")
     parameters = query_protocol.parameters_in(form, request.path)
     return _SqsCall(_protocol(request), operation, parameters, claim)
-
-
-def _ids(id: str) -> dict[str, str]:
-    return {HEADER: id, "x-amzn-RequestId": id}
 
 
 def _error_of(operation: str, error: Exception) -> SqsError | None:
