@@ -69,6 +69,7 @@ ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "queues resume": ("other",),
     "queues set": ("jobs", "--max-messages", "0"),
     "queues show": ("jobs",),
+    "queues why": ("jobs",),
     "reaper": ("--source", "{absent}/remove"),
     "receive": ("jobs",),
     "redrive": ("jobs",),

@@ -354,3 +354,42 @@ def test_a_description_names_the_stream_whose_reservation_holds_messages(
     assert [each["reason"] for each in shown["obstacles"]] == ["NOTHING_READY", "RESERVED"]
     (lease,) = shown["oldest_leases"]
     assert (lease["stream"], lease["consumer"], lease["receive_time"]) == ("nightly", "", None)
+
+
+def test_why_tells_in_a_line_what_holds_a_queue_back(spoolrack: Spoolrack, client: Client) -> None:
+    def why() -> str:
+        return spoolrack("queues", "why", "jobs").out.strip()
+
+    client.create_queue("jobs", max_leased=1)
+    jobs = client.queue("jobs")
+    assert why() == "It has no message."
+    jobs.send_many(["a", "b"])
+    assert why() == "Nothing holds them back: the next receive gets one of 2 ready."
+    jobs.receive(1)
+    assert why() == "1 of 1 leased, 1 wait."
+    client.update_queue("jobs", receiving="paused", sending="paused")
+    assert why() == "Receiving is paused; 1 of 1 leased, 1 wait."
+
+
+def test_why_tells_in_a_line_what_holds_a_message_back(spoolrack: Spoolrack, client: Client) -> None:
+    def why(id: str) -> str:
+        return spoolrack("queues", "why", "jobs", id).out.strip()
+
+    client.create_queue("dead")
+    client.create_queue("jobs", group_max_leased=1, max_receives=5, dead_letter_queue="dead")
+    jobs = client.queue("jobs")
+    first, second, other = (jobs.send("x", group=group) for group in "aab")
+    delayed = jobs.send("x", delay=3_600)
+    assert why(first) == "Nothing: it is ready, one of 3 messages."
+    assert why(delayed).startswith("It is delayed until ")
+    held = {message.id: message for message in jobs.receive(2)}
+    assert why(first).startswith("It is leased by 127.0.0.1:")
+    assert why(first).endswith(", received once.")
+    assert why(second) == "It is ready, but group a: 1 of 1 leased, 1 wait."
+    held[first].reject("bad")
+    assert why(first).startswith("It is a dead letter in dead, since ")
+    held[other].delete()
+    gone = f"There is no message {other} in jobs: it was deleted, has expired, or was never sent."
+    assert why(other) == gone
+    client.update_queue("jobs", receiving="paused")
+    assert why(second) == "It is ready, but receiving is paused."

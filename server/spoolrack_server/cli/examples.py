@@ -20,6 +20,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "queues list": "queues list mail. --json",
     "queues show": "queues show jobs",
     "queues describe": "queues describe jobs",
+    "queues why": "queues why jobs",
     "queues set": "queues set jobs --visibility-timeout 2m --reset retention",
     "queues apply": "queues apply queues.json",
     "queues pause": "queues pause jobs --receiving",

@@ -31,6 +31,7 @@ from ..kit.units import (
 )
 from ..messages.peek_command import state_option
 from . import apply_command
+from .why import why_of_message, why_of_queue
 
 SETTINGS: Final = tuple(setting.option for setting in SCHEMA.values())
 MAX_VERSION: Final = 10**15 - 1
@@ -218,6 +219,20 @@ def show(connection: Connection, name: str, json: bool) -> None:
         print_results(f"Blocked by message {blocking.id}: {blocking.explanation}.")
         print_results(f"  Look at it:  spoolrack peek {info.name} {blocking.id}")
         print_results(f"  Delete it:   spoolrack delete {info.name} {blocking.id}")
+
+
+@command.command()
+@queue_argument("name")
+@click.argument("message", required=False, metavar="[ID]")
+@reads_queues
+def why(connection: Connection, name: str, message: str | None) -> None:
+    """Tell in a line why nobody gets the messages of the queue NAME, or its message ID."""
+    with connection.client() as client:
+        if message is None:
+            found = why_of_queue(client.queue(name).info())
+        else:
+            found = why_of_message(client, name, message, current_time())
+    print_results(f"{found[:1].upper()}{found[1:]}.")
 
 
 @command.command(name="set")
