@@ -23,7 +23,7 @@ from ..model.background_work import BackgroundWork
 from ..model.clock import Millis
 from ..model.errors import StoreError
 from ..model.message_ids import FileIds, is_id
-from ..model.names import Name, Stem
+from ..model.names import Name, Stem, is_queue_name
 from ..model.operations import MAX_BODY_IN_MEMORY
 from ..model.transitions import State
 from .catalog import Catalog
@@ -44,7 +44,7 @@ _FAILED_SYNC: Final = frozenset({errno.EIO, errno.ENOSPC, errno.EDQUOT})
 def adoptable(name: str) -> str | None:
     """Return the queue of a file in `new/` that was put in by hand; None for any other name."""
     queue, _, id = name.partition(":")
-    return queue if is_id(id) else None
+    return queue if is_id(id) and is_queue_name(queue) else None
 
 
 class Adoption(Part):

@@ -293,7 +293,7 @@ class ReservationIndex:
         try:
             name = parse_reservation_name(path.removeprefix(f"{RESERVED}/"))
         except NotAName:
-            log.warning("%a is none of ours", path)
+            self._moves.foreign_files[path] = "its name is none of ours"
             return
         self.unchecked_keys[name.stream, name.sequence_number] = None
         if name.due is None:

@@ -543,12 +543,13 @@ class Stages(Part):
         ]
 
     def recover(self) -> None:
-        paths = {
-            f"{folder}/{each.name}"
+        found = {
+            f"{folder}/{each.name}": each.kind
             for folder in self.folders
             for each in self._moves.scan(folder)
-            if each.kind is FileKind.FILE
         }
+        paths = {path for path, kind in found.items() if kind is FileKind.FILE}
+        self._moves.foreign_files.update((path, "it is no file") for path in found if path not in paths)
         for path in self._ends_by_path.keys() - paths:
             self._leave_end(self._ends_by_path[path])
         for stage in list(self._stages.values()):
@@ -591,7 +592,7 @@ class Stages(Part):
                 if self._moves.is_there(path):
                     self._add_end(_End(path, [str(life)], self._moves.commit))
         except NotAName:
-            log.warning("%a is none of ours", path)
+            self._moves.foreign_files[path] = "its name is none of ours"
 
     def _in_place_of_damaged(self) -> bytes:
         return Manifest.in_place_of_damaged(self._clock.wall()).encode()
