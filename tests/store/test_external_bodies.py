@@ -226,7 +226,7 @@ def test_a_body_that_was_changed_is_found(tmp_path: Path) -> None:
             rig.store.message("files", id)
         assert messages_in(rig.store, "files", max_body_bytes=len(CONTENT)) == []
         os.truncate(rig.path / body_path(id), 3)
-        (problem,) = fsck.check(rig.path, deep=False).problems
+        (problem,) = fsck.check(rig.path).problems
         assert problem.why == f"its body has 3 bytes instead of {len(CONTENT)}"
         assert received(rig) == []
 

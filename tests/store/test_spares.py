@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from spoolrack_store import fsck
@@ -11,6 +13,7 @@ from spoolrack_store.engine.engine import Engine
 from spoolrack_store.files.layout import spare_owner
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.files.spares import ASKED, MOST_OF_SIZE, SEAL_BYTES, Spares
+from spoolrack_store.fsck.findings import Remedy
 from spoolrack_store.model.operations import CreateQueue, Purge, Receive, Send
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.snapshot import take_snapshot
@@ -231,10 +234,26 @@ def test_an_inspection_tells_of_spares_that_are_left_and_a_start_leaves_none(kil
     assert report.problems == []
     told = [each.why for each in report.leftovers if each.path.endswith(".spare")]
     assert len(told) == 2
-    assert sum("sent to the queue q in a spare file" in why for why in told) == 1
+    assert sum("gives it the name new/q:" in why for why in told) == 1
     settle(opened(killed, "p2"))
     assert [path.read_bytes()[:10] for path in (killed / "queues" / "q").iterdir()] == [b"in a spare"]
     assert not list((killed / "new").iterdir())
+
+
+def test_a_spare_that_the_disk_refuses_to_show_is_left_to_the_operator(
+    killed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed = LocalDisk.open
+
+    def refused(disk: LocalDisk, path: str) -> BinaryIO:
+        if path.endswith(".spare"):
+            raise OSError(errno.EIO, "Input/output error")
+        return passed(disk, path)
+
+    monkeypatch.setattr(LocalDisk, "open", refused)
+    problems = fsck.check(killed, clock=Still()).problems
+    assert len(problems) == 2
+    assert {each.remedy for each in problems} == {Remedy.HAND}
 
 
 def test_a_snapshot_copies_what_is_in_a_spare_and_links_no_spare(killed: Path, tmp_path: Path) -> None:

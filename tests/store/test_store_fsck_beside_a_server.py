@@ -110,6 +110,32 @@ def test_a_name_that_listings_missed_makes_no_problem(root: Path, listings: int)
     assert report.problems == []
 
 
+@pytest.mark.parametrize("folder", ["queues", "queues/dead", "config"])
+def test_a_queue_that_is_deleted_while_it_is_listed_is_no_problem(root: Path, folder: str) -> None:
+    def delete(looked_at: str) -> None:
+        if looked_at == folder and (root / "queues" / "dead").exists():
+            (root / "queues" / "dead").rmdir()
+            (root / "config" / "dead.1.json").unlink()
+
+    report = inspect(RestlessDisk(root, delete), Still())
+    assert report.problems == []
+    assert report.queues.keys() == {"q"}
+
+
+def test_settings_that_are_replaced_while_they_are_read_are_not_lost(root: Path) -> None:
+    old, new = root / "config" / "q.1.json", root / "config" / "q.2.json"
+    reads = [0]
+
+    def replace(looked_at: str) -> None:
+        reads[0] += looked_at == "config/q.1.json"
+        if reads[0] == 2 and old.exists():
+            old.rename(new)
+
+    report = inspect(RestlessDisk(root, replace), Still())
+    assert new.exists()
+    assert report.problems == []
+
+
 def test_beside_an_engine_at_work_no_problem_is_told(root: Path) -> None:
     engine = opened(root)
     busy = [0]

@@ -148,14 +148,6 @@ def make_huge(root: Path) -> Path:
 DAMAGES = [flip_a_byte, flip_a_byte_of_the_attributes, truncate, lengthen, make_huge]
 
 
-def test_without_deep_only_sizes_are_looked_at(root: Path) -> None:
-    flip_a_byte(root)
-    assert not fsck.check(root, deep=False, clock=Still()).problems
-    assert fsck.check(root, deep=False, clock=Still()).bytes == 0
-    os.truncate(delayed(root), 1)
-    assert len(fsck.check(root, deep=False, clock=Still()).problems) == 1
-
-
 @pytest.mark.parametrize(
     ("call", "path"),
     [("read", "queues/q/"), ("facts", "queues/q/"), ("scan", "queues/q"), ("read", "config/")],
@@ -264,6 +256,12 @@ FOREIGN: dict[str, Callable[[Path], Path]] = {
     "damaged newer settings": lambda root: write(
         root / "config/q.2.json", '{"created_at": 1}\n0000000\n'
     ),
+    "a file among the sets": lambda root: write(root / "reserved/stranger", ""),
+    "a folder among the sets": lambda root: folder(root / "reserved/reader.0"),
+    "a file among the chunks": lambda root: write(root / "staged/stranger", ""),
+    "a folder among the chunks": lambda root: folder(root / "staged/nightly"),
+    "a file among the manifests": lambda root: write(root / "published/stranger", ""),
+    "a file by hand for no queue": lambda root: write(root / f"new/no queue:{ID}", ""),
     "a link among the owners": lambda root: link(root / "owners/0123abcd"),
 }
 
@@ -328,6 +326,36 @@ def test_foreign_things_are_found_where_they_are_and_put_aside_as_they_are(
     assert (kept.st_ino, kept.st_mode, kept.st_size) == (facts.st_ino, facts.st_mode, facts.st_size)
     gone = {"a link instead of a message", "a name without size and checksum"}
     assert bodies(root) == (READY[1:] if foreign in gone else READY)
+
+
+@pytest.mark.parametrize("foreign", [each for each in FOREIGN if "owners" not in each])
+def test_a_start_puts_aside_what_a_check_has_found(root: Path, foreign: str) -> None:
+    FOREIGN[foreign](root)
+    (problem,) = check(root).problems
+    settle(opened(root))
+    report = check(root)
+    assert not report.problems
+    (file,) = report.quarantined
+    assert (file.source, file.why) == (problem.path, problem.why)
+
+
+def test_a_start_finishes_what_a_check_tells_as_unfinished(root: Path) -> None:
+    write(root / "new" / "queues-q-x.copy", "half")
+    write(root / "new" / "abc-1.body", "half")
+    write(root / "bodies" / ID, "no message's")
+    write(root / f"dead_letters/{ID}.aaaaaa", "")
+    write(root / "reserved" / f"reader.0@{NOW + 1000}", "")
+    write(root / "config" / "q.2.json", "")
+    (root / "queues" / "nobody").mkdir()
+    told = {each.path for each in check(root).leftovers}
+    assert len(told) == 7
+    assert all((root / path).exists() for path in told)
+    engine = opened(root)
+    settle(engine)
+    engine.moves.removed_files.unlink()
+    assert [path for path in told if (root / path).exists()] == []
+    report = check(root)
+    assert (report.problems, report.leftovers) == ([], [])
 
 
 # Several names of one batch.

@@ -7,9 +7,8 @@ from random import Random
 
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.files.changes import LOCK, SIZE
-from spoolrack_store.files.layout import FORMAT_CONTENT
+from spoolrack_store.files.layout import FOLDERS, FORMAT_CONTENT
 from spoolrack_store.files.local_disk import LocalDisk
-from spoolrack_store.fsck.inspection import KNOWN
 from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.operations import Delete, Delivery, Receive, Send
 from spoolrack_store.model.sealed import seal_text
@@ -56,7 +55,7 @@ class Bytes:
 def lay_out(root: Path) -> None:
     """Make the folders and files of an empty root."""
     root.mkdir()
-    for folder in KNOWN:
+    for folder in FOLDERS:
         (root / folder).mkdir()
     for queue in QUEUES:
         (root / "queues" / queue).mkdir()

@@ -247,6 +247,11 @@ class Catalog(Part):
     def is_being_deleted(self, name: str) -> bool:
         return name in self._tombstones
 
+    @property
+    def tombstones(self) -> dict[str, int]:
+        """The queues that are being deleted, and the versions of their tombstones."""
+        return {name: tombstone.version for name, tombstone in self._tombstones.items()}
+
     # Requests. The answers hold once the commit is synced.
 
     def create(self, request: CreateQueue) -> QueueRecord:

@@ -229,7 +229,7 @@ class Deduplication(Part):
             self._leave_segment(path)
             return 0
         try:
-            numbers = _numbers_in(content)
+            numbers = keys_in(content)
         except Torn:
             log.warning("%s is torn: the names of its messages were not unlinked", path)
             self._add_segment(path, {})
@@ -382,7 +382,7 @@ class Deduplication(Part):
                 if keys > MOST_KEYS:
                     break
                 content = self._moves.read(path)
-                numbers = {} if content is None else _numbers_in(content)
+                numbers = {} if content is None else keys_in(content)
                 merged |= {key: id_text(each) for key, each in numbers.items() if each >= oldest}
                 paths.append(path)
             self._moves.effort.spend(len(paths) + keys // _KEYS_LIKE_A_FILE)
@@ -452,7 +452,7 @@ class Deduplication(Part):
         return self._first_within(max(windows)) if windows else 1 << 128
 
 
-def _numbers_in(content: bytes) -> dict[str, int]:
+def keys_in(content: bytes) -> dict[str, int]:
     """Return the keys of a segment, and the numbers of their messages; raise `NotWhole`, or
     `ValueError`."""
     return {key: id_number(str(id)) for key, id in unseal(content).items()}

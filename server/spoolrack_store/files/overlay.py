@@ -37,7 +37,7 @@ _AFTER: Final = (PUBLISHED, KEYS, BODIES, DELAY, REMOVE, QUARANTINE)
 _RECORDS: Final = (CONFIG, RESERVED, REDRIVES)
 
 
-_File = FileKind | str | bytes
+File = FileKind | str | bytes
 """What a name stands for: the kind of what is on the disk under this name, the path of a file that is
 on the disk elsewhere, or the content of a file in memory."""
 
@@ -82,7 +82,7 @@ class OverlayDisk:
         self.several_hosts = disk.several_hosts
         self.kind = ""
         self._locked: set[str] = set()
-        self._folders: dict[str, dict[str, _File]] = {}
+        self._folders: dict[str, dict[str, File]] = {}
         """The names of each folder, once it was listed or made."""
 
     def freeze(self) -> None:
@@ -209,16 +209,16 @@ class OverlayDisk:
     def map(self, path: str, size: int) -> _Bytes:
         return _Bytes(size)
 
-    def _names(self, folder: str) -> dict[str, _File]:
+    def _names(self, folder: str) -> dict[str, File]:
         """Return the names of a folder; list it if that wasn't done before."""
         names = self._folders.get(folder)
         if names is None:
             if folder != "." and self._entry(folder) is not FileKind.FOLDER:
                 raise _fails(errno.ENOTDIR, folder)
-            names = self._folders[folder] = dict[str, _File](self._disk.scan(folder))
+            names = self._folders[folder] = dict[str, File](self._disk.scan(folder))
         return names
 
-    def _entry(self, path: str) -> _File:
+    def _entry(self, path: str) -> File:
         folder, name = _split(path)
         file = self._names(folder).get(name)
         if file is None:
@@ -230,7 +230,7 @@ class OverlayDisk:
         file = self._entry(path)
         return path if isinstance(file, FileKind) else file
 
-    def _put(self, path: str, file: _File) -> None:
+    def _put(self, path: str, file: File) -> None:
         folder, name = _split(path)
         if name in self._names(folder):
             raise _fails(errno.EEXIST, path)

@@ -25,23 +25,22 @@ from ..model.names import parse
 from ..model.transitions import State
 from .findings import Findings, Mended, Problem, Progress, Report
 from .inspection import inspect
-from .listing import Lister
 from .repairs import Mender
+from .trial_start import message_paths
 
 
 def check(
     root: str | os.PathLike[str],
     *,
-    deep: bool = True,
     progress: Progress | None = None,
     clock: Clock | None = None,
 ) -> Report:
-    """Inspect each name and size, and with `deep` each checksum; change nothing.
+    """Inspect each name, size and checksum; change nothing.
 
     Raise `RootUnusable` or `UnknownFormat` if it isn't a root that can be looked at.
     """
     with _open(root) as disk:
-        return inspect(disk, clock or SystemClock(), deep=deep, progress=progress)
+        return inspect(disk, clock or SystemClock(), progress=progress)
 
 
 def repair(
@@ -88,7 +87,7 @@ def receipts_of(root: str | os.PathLike[str], queue: str, ids: Collection[str]) 
     """
     receipt_of: dict[str, str] = {}
     with _open(root) as disk:
-        paths = Lister(Findings(disk)).list()
+        paths = message_paths(Findings(disk).scan)
     for batch in resolve(parse(path) for of_stem in paths.values() for path in of_stem).values():
         for entry in batch.entries:
             name = entry.name

@@ -11,7 +11,7 @@ from ..files.disk import Disk, FolderEntry
 from ..model.shards import Shard
 from ..model.transitions import State
 
-NOT_A_NAME: Final = "its name is not one of ours"
+NOT_A_NAME: Final = "its name is none of ours"
 
 Progress = Callable[[int, int], None]
 """Called with the number of messages checked, and of all messages by their names."""
@@ -134,12 +134,8 @@ class Findings:
     A server may be at work: a file that is gone when it is noted was finished, and is skipped.
     """
 
-    def __init__(self, disk: Disk, *, deep: bool = True) -> None:
-        """`deep` says to read contents, too."""
+    def __init__(self, disk: Disk) -> None:
         self.disk = disk
-        self.deep = deep
-        self.set_tokens: set[str] = set()
-        """Of the reserved sets that have a record."""
         self.report = Report()
         self._problems: dict[tuple[str, int], Problem] = {}
         self._leftovers: dict[str, Leftover] = {}
@@ -147,6 +143,12 @@ class Findings:
     def add(self, problem: Problem) -> None:
         if problem.remedy in (Remedy.FOLDER, Remedy.SETTINGS) or self.exists(problem.path):
             self._problems.setdefault((problem.path, problem.members), problem)
+
+    def note(self, found: Problem | Leftover) -> None:
+        if isinstance(found, Problem):
+            self.add(found)
+        else:
+            self.add_leftover(found.path, found.why)
 
     def add_foreign(self, path: str, why: str = NOT_A_NAME) -> None:
         """Note a foreign file, which goes to quarantine unchanged."""

@@ -1,34 +1,32 @@
 """Inspects message files: their names, by the rules of `batch_file`, and their contents. Reads only.
 
-A batch is judged once two listings in a row show the same names of it, and a problem counts if another
-listing shows them still. Names are never made twice, so a batch that changed in between differs.
+A batch is judged once two starts in a row list the same names of it, and a problem counts if another
+one lists them still. Names are never made twice, so a batch that changed in between differs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Final
 
 from ..engine.entries import BatchFile, Entry
 from ..files.body_file import body_pieces, open_body
 from ..files.disk import Disk
-from ..files.layout import BODIES, DEAD_LETTERS
 from ..model.batch_file import Damaged, Line, body, decode
 from ..model.clock import DAY, SECOND, Clock, Millis, span_text
 from ..model.members import indexes, lowest, runs
 from ..model.message_content import MAX_DELAY
-from ..model.message_ids import batch_of, is_id, sent_at
+from ..model.message_ids import batch_of, sent_at
 from ..model.names import Name, Stem, body_path, parse
 from ..model.receipts import is_set_token
 from ..model.settings import MAX_VISIBILITY
 from ..model.transitions import COUNTED, State
 from .findings import Findings, MessageCounts, Problem, Progress, QuarantinedFile, Remedy
-from .listing import Lister, Paths
+from .trial_start import Paths, TrialStart
 
 ROUNDS: Final = 6
-"""Listings at most; files that still change are then reported as unchecked."""
+"""Starts at most; files that still change are then reported as unchecked."""
 _WHOLE: Final = "whole: it can be restored"
 _SLACK: Final = Millis(60 * SECOND)
 """A clock may have been set back by so much, and no lease is called too long."""
@@ -65,37 +63,34 @@ class MessageInspector:
         self._clock = clock
         self._owners = owners
         self._progress = progress
-        self._lister = Lister(findings, owners)
         self._verdicts: dict[str, _Verdict] = {}
         """By the text of a stem."""
         self._quarantined: dict[str, str] = {}
         """Of each name in quarantine, what is wrong with its messages."""
-        self.queues: dict[str, str] = {}
-        """Queues that have messages, and one path of each."""
 
-    @property
-    def folders(self) -> set[str]:
-        """The queues that have a folder."""
-        return self._lister.queues
-
-    def run(self) -> None:
-        before: Paths = {}
-        now: Paths = {}
-        for round in range(ROUNDS):
-            now = self._lister.list()
-            self._drop_changed(now)
-            pending = now.keys() - self._verdicts.keys()
-            if round and not pending:
+    def run(self) -> TrialStart:
+        """Inspect all messages, and note what two starts in a row find; return the last one."""
+        before, start = None, self._start()
+        for _ in range(ROUNDS - 1):
+            before, start = start, self._start()
+            self._drop_changed(start.paths)
+            for text in sorted(start.paths.keys() - self._verdicts.keys()):
+                if before.paths.get(text) == start.paths[text]:
+                    self._judge(text, start.paths[text], len(start.paths))
+            if self._verdicts.keys() >= start.paths.keys():
                 break
-            for text in sorted(pending) if round else ():
-                if before.get(text) == now[text]:
-                    self._judge(text, now[text], len(now))
-            before = now
         self._note_doubles()
         if any(verdict.problems for verdict in self._verdicts.values()):
-            now = self._lister.list()
-            self._drop_changed(now)
-        self._report(now)
+            before, start = start, self._start()
+            self._drop_changed(start.paths)
+        self._report(start.paths)
+        assert before is not None
+        for path in start.found.keys() & before.found.keys():
+            self._findings.note(start.found[path])
+        return start
+
+    def _start(self) -> TrialStart:
+        return TrialStart(self._disk, self._clock, self._owners)
 
     def _drop_changed(self, now: Paths) -> None:
         """Drop the verdict on a batch with a problem that has other names by now."""
@@ -120,59 +115,16 @@ class MessageInspector:
         report.checked += batch.stem.count or 1
         for entry in batch.entries:
             name, whole = entry.name, entry.members & ~verdict.damaged
+            if entry.members and (told := name.dead_letter_path) and not self._findings.exists(told):
+                why = f"{told}, which tells how its messages died, is not there: only a backup has it"
+                self._findings.add_unrepairable(name.path, why)
             if name.state is State.QUARANTINED:
                 if entry.members:
                     report.quarantined.append(self._quarantined_file(entry))
                 continue
-            if name.state in COUNTED and entry.members:
-                self.queues.setdefault(name.queue, name.path)
             if whole:
                 tally = report.queues.setdefault(name.queue, MessageCounts())
                 tally.add(name.state, whole.bit_count(), batch.bytes_of(whole))
-
-    def note_leases_without_set(self) -> None:
-        """Note leases of sets that have no record; the records were read before."""
-        for verdict in self._verdicts.values():
-            for entry in verdict.batch.entries:
-                token = entry.name.token
-                if (
-                    entry.members
-                    and token
-                    and is_set_token(token)
-                    and token not in self._findings.set_tokens
-                ):
-                    why = "leased for a reservation that was never made: the next start makes it ready"
-                    self._findings.add_leftover(entry.name.path, why)
-
-    def note_side_files(self, bodies: Collection[str], dead_letter_files: Collection[str]) -> None:
-        """Note bodies and dead-letter files of no message, and dead-letter files that are missing.
-
-        Those that are given, by their names, were there before the messages were listed.
-        """
-        listed = list(map(parse, chain.from_iterable(self._lister.list().values())))
-        batches = [verdict.batch for verdict in self._verdicts.values()]
-        ids = {name.stem.id for name in listed} | {batch.stem.id for batch in batches}
-        for name in sorted(set(bodies) - ids):
-            if is_id(name):
-                why = "the body of no message: the next start unlinks it"
-                self._findings.add_leftover(f"{BODIES}/{name}", why)
-            else:
-                self._findings.add_foreign(f"{BODIES}/{name}", "not a body")
-        of_messages = {
-            entry.name.dead_letter_path: entry.name.path
-            for batch in batches
-            for entry in batch.entries
-            if entry.members
-        }
-        still_named = {name.dead_letter_path for name in listed} - {""}
-        paths = {f"{DEAD_LETTERS}/{name}" for name in dead_letter_files}
-        for path in sorted(paths - of_messages.keys() - still_named):
-            self._findings.add_leftover(path, "it tells of no message: the next start unlinks it")
-        for path in sorted(of_messages.keys() & still_named):
-            message = of_messages[path]
-            if not self._findings.exists(path) and self._findings.exists(message):
-                why = f"{path}, which tells how its messages died, is not there: only a backup has it"
-                self._findings.add_unrepairable(message, why)
 
     def _quarantined_file(self, entry: Entry) -> QuarantinedFile:
         name, members = entry.name, entry.members
@@ -182,7 +134,7 @@ class MessageInspector:
             name=name.path.partition("/")[2],
             path=name.path,
             source="",
-            why=self._quarantined[name.path] if self._findings.deep else "",
+            why=self._quarantined[name.path],
         )
 
     # One batch.
@@ -299,8 +251,6 @@ class MessageInspector:
                 return stem.full, f"it has {size} bytes instead of {stem.length}"
             if stem.is_external and (why := self._external_damage(stem, name.path)):
                 return stem.full, why
-            if not self._findings.deep:
-                return 0, ""
             content = self._disk.read(name.path, stem.length)
         except FileNotFoundError:
             raise

@@ -16,7 +16,7 @@ from ..engine.moves import Moves
 from ..engine.recovery import appear
 from ..files.body_file import body_pieces, open_body
 from ..files.disk import Disk, FileKind, explained
-from ..files.layout import PUBLISHED, QUARANTINE, QUEUES
+from ..files.layout import FOLDERS, PUBLISHED, QUARANTINE, QUEUES
 from ..files.syncer import Syncer
 from ..model.batch_file import Damaged, body, decode
 from ..model.clock import Clock, CommitClock
@@ -29,10 +29,9 @@ from ..model.settings import QueueSettings, Record, encode, settings_path
 from ..model.stage_names import Manifest, parse_published
 from ..model.transitions import Move, State
 from .findings import Findings, Mended, Problem, QuarantinedFile, Remedy
-from .inspection import KNOWN
-from .listing import Lister, Registry
 from .message_files import entry_in_queue
 from .quarantined_files import list_quarantined, own_id, remove_quarantine_folder
+from .trial_start import TrialStart
 
 
 def _is_manifest(path: str) -> bool:
@@ -53,8 +52,8 @@ class Mender:
         self._findings = Findings(disk)
         self._moves = Moves(disk, CommitClock(clock), "", FileIds(clock, random))
         self._syncer: Syncer = self._moves.syncer
-        lister = Lister(self._findings)
-        for paths in lister.list().values():
+        self._start = TrialStart(disk, clock)
+        for paths in self._start.paths.values():
             for path in paths:
                 appear(self._moves, parse(path))
         self._batches: dict[str, list[BatchFile]] = {}
@@ -63,7 +62,9 @@ class Mender:
             self._batches.setdefault(batch.stem.id, []).append(batch)
         # Changes that a dead process has not synced must be durable before others are made.
         names = {found.name for found in disk.scan(".")}
-        for folder in (*sorted(names & set(KNOWN)), *(f"{QUEUES}/{q}" for q in lister.queues), "."):
+        found = self._findings.scan(QUEUES)
+        queues = [f"{QUEUES}/{each.name}" for each in found if each.kind is FileKind.FOLDER]
+        for folder in (*sorted(names & set(FOLDERS)), *queues, "."):
             self._syncer.folder_changed(folder)
         self._sync()
 
@@ -114,11 +115,10 @@ class Mender:
         return "ready" if move is Move.REQUEUE else "put into quarantine"
 
     def _use_defaults(self, queue: str) -> None:
-        registry = Registry(self._findings)
         record = Record(
             settings=QueueSettings(), created_at=self._clock.wall(), salt=make_token(self._random)
         )
-        path = settings_path(queue, registry.versions.get(queue, 0) + 1)
+        path = settings_path(queue, self._start.records[queue].version)
         self._moves.create_file(path, encode(record))
         self._make_folder(f"{QUEUES}/{queue}")
 
@@ -205,7 +205,7 @@ class Mender:
         """Return the name that a file would have as ready messages."""
         folder, _, rest = file.source.partition("/")
         home = queue or (rest.partition("/")[0] if folder == QUEUES else "")
-        for path in (f"{QUEUES}/{home}/{file.name}", *(f"{f}/{file.name}" for f in KNOWN)):
+        for path in (f"{QUEUES}/{home}/{file.name}", *(f"{f}/{file.name}" for f in FOLDERS)):
             if (name := name_at(path)) is not None:
                 target = queue or name.queue
                 return replace(name, state=State.READY, queue=target, owner="", due=None, token="")
@@ -217,8 +217,7 @@ class Mender:
     def _require_queue(self, queue: str) -> None:
         if not is_queue_name(queue):
             raise NotRestorable(f"{queue!a} can't be a queue's name.")
-        registry = Registry(self._findings)
-        if queue not in registry.names - registry.being_deleted:
+        if queue not in self._start.records.keys() - self._start.lost_settings:
             raise NotRestorable(f"There is no queue {queue}: create it, or name another one.")
 
     def _require_whole(self, path: str, batch: BatchFile, members: int) -> None:

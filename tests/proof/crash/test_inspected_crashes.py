@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from spoolrack_store.fsck.inspection import KNOWN, inspect
+from spoolrack_store.files.layout import FOLDERS
+from spoolrack_store.fsck.inspection import inspect
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.settings import Record, encode
 
@@ -25,7 +26,7 @@ class InspectedStory(Story):
 
     def _inspect(self) -> None:
         there = {found.name for found in self.disk.scan(".")}
-        for folder in KNOWN:
+        for folder in FOLDERS:
             if folder not in there:
                 self.disk.make_folder(folder)
         for queue in QUEUES:
