@@ -50,6 +50,9 @@ Answer = TypeVar("Answer")
 Cycle = Generator[Work, None, None]
 """A commit: it yields the work to be synced, and a failure of the sync is thrown in."""
 
+MOMENT: Final = 0.0003
+"""Seconds that a request in its caller's thread waits for the index. After an answer the driver looks
+for more work: a caller that gave up then would leave its next request to the driver, too, and so on."""
 LOOK_EVERY: Final = Millis(1_000)
 """Interval of the search for dead processes and for expired messages."""
 LISTEN_EVERY: Final = Millis(20)
@@ -191,7 +194,7 @@ class Committer:
 
         Not for a thread in which a signal's handler may raise: half a commit is a fault.
         """
-        if not isinstance(request, PLAIN) or not self.changing.acquire(blocking=False):
+        if not isinstance(request, PLAIN) or not self.changing.acquire(timeout=MOMENT):
             return None
         try:
             if not self._is_free_for(request, within):
