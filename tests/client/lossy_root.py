@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +24,6 @@ QUICK: Final = RetryPolicy(initial=0.0, maximum=0.0)
 """Repeats at once."""
 _SEEDS: Final = count(1)
 """Two clients must not choose the same names."""
-_PARTS: Final = ("staging", "redrives", "schedules", "files", "reservations")
 _LONGEST: Final = 30.0
 
 
@@ -112,25 +112,23 @@ class RootTime(Threads):
 
 
 class LossyTransport:
-    """A transport, or a part of one."""
-
-    def __init__(self, root: LossyRoot, inner: Any, part: str = "") -> None:
+    def __init__(self, root: LossyRoot, inner: Any) -> None:
         self._root = root
         self._inner = inner
-        self._part = part
 
     def __getattr__(self, name: str) -> Any:
         root, inner = self._root, getattr(self._inner, name)
-        if name in _PARTS:
-            return LossyTransport(root, inner, name)
         if name in ("stream", "read"):
             return lambda *of, **more: LossyReader(root, name, inner(*of, **more))
         if name == "close" or not inspect.iscoroutinefunction(inner):
             return inner
-        told = f"{name}_redrive" if self._part == "redrives" and "redrive" not in name else name
 
         async def call(*of: Any, **more: Any) -> Any:
-            lists = [each for each in of if isinstance(each, Sequence) and not isinstance(each, str)]
+            told, parts = name, of
+            if name == "call":
+                told = re.sub("(?<=[a-z])(?=[A-Z])", "_", type(of[0]).__name__).lower()
+                parts = tuple(vars(of[0]).values())
+            lists = [each for each in parts if isinstance(each, Sequence) and not isinstance(each, str)]
             if told in root.hooks:
                 await root.hooks[told]()
             root.called(told, len(lists[0]) if lists else 1)

@@ -114,7 +114,7 @@ def test_a_stage_that_can_not_be_dropped_is_told_of(
     root: LossyRoot, jobs: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
     root.fail("publish", InvalidMessage("no"))
-    root.fail("abort", OutcomeUnknown("unknown"))
+    root.fail("abort_stage", OutcomeUnknown("unknown"))
     with caplog.at_level(logging.WARNING, "spoolrack"), pytest.raises(InvalidMessage):
         fill(jobs.batch(), ["a"])
     assert "until it expires" in caplog.text

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 import pytest
 import spoolrack
 from spoolrack import aio
+from spoolrack._call_values import Call, UpdateQueue
 from spoolrack.errors import MessageTooLarge, QueueNotFound, StaleReceipt
 from spoolrack.testing import RunningServer
 
@@ -55,16 +56,16 @@ async def test_a_queue_that_is_deleted_while_it_is_ensured_is_created_again(
     async with aio.connect(server.url) as client:
         await client.create_queue("jobs")
         transport = client._context.transport
-        update = transport.update_queue
+        call = transport.call
         deleted: list[str] = []
 
-        async def update_late(name: str, *given: object, **options: object) -> object:
-            if not deleted:
-                deleted.append(name)
+        async def call_late(request: Call[object], *, timeout: float) -> object:
+            if isinstance(request, UpdateQueue) and not deleted:
+                deleted.append(request.name)
                 raise QueueNotFound
-            return await update(name, *given, **options)  # type: ignore[arg-type]
+            return await call(request, timeout=timeout)
 
-        monkeypatch.setattr(transport, "update_queue", update_late)
+        monkeypatch.setattr(transport, "call", call_late)
         jobs = await client.ensure_queue("jobs", max_messages=3)
         assert (await jobs.info()).settings.max_messages == 3
 

@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Final, Unpack
 
 from .. import _arguments as arguments
+from .._call_values import AbortStage, Publish, Stage
 from .._runtime import Signal, Started
 from .._shards import check_together
 from .._stage_values import BatchOptions, PublishResult
@@ -69,7 +70,6 @@ class BatchBase:
             arguments.integer("epoch", self._epoch)
         self._in_flight = arguments.integer("in_flight", options.get("in_flight", 1), 1)
         self._context = context
-        self._staging = context.transport.staging
         self._stage = f"{context.random.getrandbits(128):032x}"
         self._in_doubt = False
         self._epoch_retention = arguments.optional_span(
@@ -196,15 +196,14 @@ class BatchBase:
 
     async def _stage_chunk(self, chunk: int, queue: str, messages: Sequence[Outgoing]) -> None:
         try:
-            staged = await self._context.call(
-                self._staging.stage,
-                self._timeout,
-                self._stage,
-                chunk,
-                queue,
-                messages,
+            request = Stage(
+                stage=self._stage,
+                chunk_number=chunk,
+                queue=queue,
+                messages=messages,
                 time_to_live=self._time_to_live,
             )
+            staged = await self._context.ask(request, self._timeout)
         except Exception as error:  # noqa: BLE001  # the next add or end raises it
             with self._lock:
                 self._failure = self._failure or error
@@ -245,16 +244,15 @@ class BatchBase:
             return
         self._in_doubt = True
         try:
-            published = await self._context.call(
-                self._staging.publish,
-                self._timeout,
-                self.writer,
-                self.epoch,
-                stages,
+            request = Publish(
+                writer=self.writer,
+                epoch=self.epoch,
+                stages=stages,
                 queue=self._queue_of_all,
                 message_count=self._messages,
                 epoch_retention=_OWN_RETENTION if self._writer is None else self._epoch_retention,
             )
+            published = await self._context.ask(request, self._timeout)
         except (Timeout, Unreachable, OutcomeUnknown):
             raise
         except SpoolrackError:
@@ -282,9 +280,8 @@ class BatchBase:
         if not self._chunks:
             return
         try:
-            await self._context.call(
-                self._staging.abort, CLEANUP_TIMEOUT, self._stage, queue=self._queue_of_all
-            )
+            request = AbortStage(stage=self._stage, queue=self._queue_of_all)
+            await self._context.ask(request, CLEANUP_TIMEOUT)
         except StageNotFound:
             pass  # Its only chunk was refused, or it has expired.
         except SpoolrackError as error:

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
 from .. import _arguments as arguments
+from .._call_values import Answer, Call
 from .._retry import RetryPolicy
 from .._runtime import Runtime, Tasks
 from .._transports import ClientTransport
@@ -113,6 +114,16 @@ class ClientContext:
             left = deadline - self.runtime.monotonic()
             if left <= 0:
                 raise last  # The pause took longer than it should, on a busy machine.
+
+    async def ask(
+        self,
+        request: Call[Answer],
+        timeout: Seconds | None,
+        done_if: type[SpoolrackError] | None = None,
+    ) -> Answer:
+        """Return the answer to a call of the transport; retry it as `call` does."""
+        answer: Answer = await self.call(self.transport.call, timeout, request, done_if=done_if)
+        return answer
 
     async def in_chunks(
         self,

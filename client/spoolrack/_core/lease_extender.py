@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Final
 
+from .._call_values import GetQueue
 from .._runtime import Started
 from .._values import MAX_BATCH, Envelope, LeaseExtension
 from ..errors import SpoolrackError
@@ -118,7 +119,7 @@ class LeaseExtender:
         if self._visibility_timeout is not None:
             return self._visibility_timeout
         context = self._context
-        info = await context.call(context.transport.get_queue, None, self._queue)
+        info = await context.ask(GetQueue(name=self._queue), None)
         self._visibility_timeout = info.settings.visibility_timeout
         return self._visibility_timeout
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator
+from typing import TypeVar
 
+from .._call_values import ListCall
+from .._transports import ClientTransport
 from .._values import Page, Seconds
 from .client_context import ClientContext
 
@@ -13,28 +15,25 @@ T = TypeVar("T")
 
 async def pages(
     context: ClientContext,
-    fetch: Callable[..., Awaitable[Page[T]]],
+    request: ListCall[T],
     timeout: Seconds | None,
-    **which: Any,
+    transport: ClientTransport | None = None,
 ) -> AsyncGenerator[Page[T], None]:
-    """Fetch one page after the other by `fetch(token=, timeout=, **which)`; the first one has an empty
-    token. `timeout` is for each of them."""
-    token = ""
+    """Fetch one page after the other, from `transport` if it is given; `request` gets the token of the
+    next one. `timeout` is for each of them."""
+    call = (transport or context.transport).call
     while True:
-        page = await context.call(fetch, timeout, token=token, **which)
+        page: Page[T] = await context.call(call, timeout, request)
         yield page
-        token = page.next_token
-        if not token:
+        if not page.next_token:
             return
+        request.page_token = page.next_token
 
 
 async def items(
-    context: ClientContext,
-    fetch: Callable[..., Awaitable[Page[T]]],
-    timeout: Seconds | None,
-    **which: Any,
+    context: ClientContext, request: ListCall[T], timeout: Seconds | None
 ) -> AsyncGenerator[T, None]:
     """Yield the items of all pages."""
-    async for page in pages(context, fetch, timeout, **which):
+    async for page in pages(context, request, timeout):
         for item in page.items:
             yield item

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Collection
 from datetime import datetime
 
 from .. import _arguments as arguments
-from .._values import MAX_BATCH, Attributes, Envelope, MessageFilter, MessageState, Page, Seconds
+from .._call_values import ListMessages
+from .._values import MAX_BATCH, Attributes, Envelope, MessageFilter, MessageState, Seconds
 from .client_context import ClientContext
 from .pagination import pages
 
@@ -71,23 +72,20 @@ async def _envelopes(
 ) -> AsyncIterator[Envelope]:
     left_over = limit
 
-    async def fetch(*, token: str, timeout: float) -> Page[Envelope]:
-        return await context.transport.list_messages(
-            queue,
-            wanted=wanted,
-            token=token,
-            # 0 leaves the page's size to the server.
-            limit=0 if left_over is None else min(left_over, MAX_BATCH),
-            max_body_bytes=max_body_bytes,
-            timeout=timeout,
-        )
-
     if limit == 0:
         return
-    async for page in pages(context, fetch, timeout):
+    request = ListMessages(
+        queue=queue,
+        wanted=wanted,
+        # 0 leaves the page's size to the server.
+        page_size=0 if limit is None else min(limit, MAX_BATCH),
+        max_body_bytes=max_body_bytes,
+    )
+    async for page in pages(context, request, timeout):
         for envelope in page.items[:left_over]:
             yield envelope
         if left_over is not None:
             left_over -= len(page.items)
             if left_over <= 0:
                 return
+            request.page_size = min(left_over, MAX_BATCH)

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from .. import _arguments as arguments
+from .._call_values import CreateQueue, DeleteQueue, GetQueue, UpdateQueue
 from .._settings import CHOICES, MOST, RATES, QueueSettings
 from .._values import QueueInfo, Seconds
 from ..errors import InvalidRequest, InvalidSetting, QueueExists, QueueNotFound
@@ -29,7 +30,7 @@ async def create_queue(
     given = {} if labels is None else labels
     arguments.labels(given)
     named = {name: value for name, value in _checked(settings).items() if value is not None}
-    return await context.call(context.transport.create_queue, timeout, name, named, given)
+    return await context.ask(CreateQueue(name=name, settings=named, labels=given), timeout)
 
 
 async def ensure_queue(
@@ -48,7 +49,7 @@ async def ensure_queue(
     }
     while True:
         try:
-            found = await context.call(context.transport.get_queue, timeout, name)
+            found = await context.ask(GetQueue(name=name), timeout)
         except QueueNotFound:
             try:
                 return await create_queue(context, name, labels, timeout, settings)
@@ -84,10 +85,10 @@ async def update_queue(
     given = {} if labels is None else labels
     arguments.labels(given, may_remove=True)
     changes = _checked(settings)
-    transport = context.transport
     if not changes and not given and not version:
-        return await context.call(transport.get_queue, timeout, name)
-    return await context.call(transport.update_queue, timeout, name, changes, given, if_version=version)
+        return await context.ask(GetQueue(name=name), timeout)
+    request = UpdateQueue(name=name, settings=changes, labels=given, version=version)
+    return await context.ask(request, timeout)
 
 
 async def delete_queue(
@@ -96,9 +97,7 @@ async def delete_queue(
     """See `Client.delete_queue`."""
     version = arguments.version(if_version)
     arguments.text("name", name)
-    await context.call(
-        context.transport.delete_queue, timeout, name, if_version=version, done_if=QueueNotFound
-    )
+    await context.ask(DeleteQueue(name=name, version=version), timeout, done_if=QueueNotFound)
 
 
 def _checked(settings: Mapping[str, Any]) -> dict[str, object]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from .. import _arguments as arguments
+from .._call_values import ListQueues
 from .._message_base import MessageFacts
 from .._runtime import Signal, Started
 from .._shards import QueuePattern
@@ -405,8 +406,8 @@ class SeveralStreams:
         for number, pattern in enumerate(self._queues.patterns):
             if pattern is None:
                 continue
-            fetch, span = transport.list_queues, min(self._timeout, LOOK_TIMEOUT)
-            async for page in pages(self._context, fetch, span, prefix=pattern.prefix):
+            request, span = ListQueues(prefix=pattern.prefix), min(self._timeout, LOOK_TIMEOUT)
+            async for page in pages(self._context, request, span, transport):
                 ranks |= {(number, queue.name) for queue in page.items if pattern.matches(queue.name)}
         return ranks
 

@@ -9,28 +9,19 @@ of suspending, so that the same core serves threads and tasks; those for `runtim
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from .._redrive_values import Redrive
-from .._reservation_values import CommitResult, Reservation
-from .._schedule_values import Schedule
-from .._stage_values import PublishResult, StageInfo, StageResult
+from .._call_values import Answer, Call, ReadReservation
 from .._values import (
-    Attributes,
     DeleteResult,
     Envelope,
     InterruptedStream,
     LeaseExtension,
     LeaseResult,
-    MessageFilter,
     MessageRejection,
     MessageRelease,
-    MessageState,
     Outgoing,
-    Page,
-    QueueInfo,
     SendResult,
     Target,
 )
@@ -94,180 +85,8 @@ class BatchStream(Protocol[Item, Result]):
         the call: one that isn't written yet never is, and `done` may not be called."""
 
 
-class StagingTransport(Protocol):
-    """The operations on stages. `queue`: one that a stage has messages for; empty: it isn't known."""
-
-    async def stage(
-        self,
-        stage: str,
-        chunk: int,
-        queue: str,
-        messages: Sequence[Outgoing],
-        *,
-        time_to_live: float | None,
-        timeout: float,
-    ) -> StageResult:
-        """Store 1 to 1,000 messages as one chunk, all or none. Bodies are bytes, delays are floats."""
-
-    async def publish(
-        self,
-        writer: str,
-        epoch: int,
-        stages: Sequence[str],
-        *,
-        queue: str,
-        message_count: int,
-        epoch_retention: float | None,
-        timeout: float,
-    ) -> PublishResult:
-        """Publish stages. `message_count`: how many messages they must have; 0: not compared."""
-
-    async def abort(self, stage: str, *, queue: str, timeout: float) -> int:
-        """Drop a stage; answers how many messages it had."""
-
-    async def get(self, stage: str, *, queue: str, timeout: float) -> StageInfo: ...
-
-    async def list_stages(self, *, queue: str, token: str, timeout: float) -> Page[StageInfo]:
-        """Return a page by name; an empty queue means all."""
-
-
-class ReservationTransport(Protocol):
-    """The operations on reservations. `queue`: that of the reservation; empty: it isn't known."""
-
-    async def reserve(
-        self,
-        queue: str,
-        stream: str,
-        sequence_number: int,
-        *,
-        max_messages: int,
-        max_bytes: int,
-        visibility_timeout: float | None,
-        wait: float,
-        timeout: float,
-    ) -> Reservation | None:
-        """Lease messages under a name, or find them so leased; None: there was none in time."""
-
-    async def extend(
-        self,
-        stream: str,
-        sequence_number: int,
-        *,
-        queue: str,
-        visibility_timeout: float | None,
-        timeout: float,
-    ) -> Reservation: ...
-
-    def read(self, stream: str, sequence_number: int, *, queue: str, begin: int, end: int) -> Pages:
-        """Yield the messages from the place `begin` to before `end`; 0 is the end of the set."""
-
-    async def commit(
-        self, stream: str, last_sequence_number: int, *, queue: str, timeout: float
-    ) -> CommitResult: ...
-
-    async def release(
-        self, stream: str, sequence_number: int, *, queue: str, timeout: float
-    ) -> None: ...
-
-    async def get(
-        self, stream: str, sequence_number: int, *, queue: str, timeout: float
-    ) -> Reservation: ...
-
-    async def list_reservations(
-        self, *, queue: str, stream: str, token: str, timeout: float
-    ) -> Page[Reservation]:
-        """Return a page by stream and number; an empty queue or stream means all."""
-
-
-class RedriveTransport(Protocol):
-    """The operations on redrives. `queue`: the dead-letter queue; empty: it isn't known."""
-
-    async def start(
-        self,
-        queue: str,
-        *,
-        destination: str,
-        ids: Sequence[str],
-        source_queue: str,
-        max_messages_per_second: int,
-        timeout: float,
-    ) -> Redrive:
-        """Start moving dead letters back; without `ids` all, without a rate as fast as possible."""
-
-    async def get(self, id: str, *, queue: str, timeout: float) -> Redrive: ...
-
-    async def list_redrives(self, *, queue: str, token: str, timeout: float) -> Page[Redrive]:
-        """Return a page, the oldest first; an empty queue means all."""
-
-    async def cancel(self, id: str, *, queue: str, timeout: float) -> Redrive:
-        """End a redrive; return it as it ended."""
-
-
-class ScheduleTransport(Protocol):
-    """The operations on schedules."""
-
-    async def create(
-        self,
-        queue: str,
-        name: str,
-        cron: str,
-        message: Outgoing,
-        *,
-        time_zone: str,
-        timeout: float,
-    ) -> Schedule:
-        """Create a schedule, or find it with this content. The message has no delay."""
-
-    async def get(self, queue: str, name: str, *, timeout: float) -> Schedule: ...
-
-    async def update(
-        self,
-        queue: str,
-        name: str,
-        *,
-        cron: str | None,
-        time_zone: str | None,
-        body: bytes | None,
-        attributes: Attributes | None,
-        group: str | None,
-        timeout: float,
-    ) -> Schedule:
-        """Change what isn't None."""
-
-    async def list_schedules(self, *, queue: str, token: str, timeout: float) -> Page[Schedule]:
-        """Return a page by queue and name; an empty queue means all."""
-
-    async def pause(self, queue: str, name: str, *, timeout: float) -> Schedule: ...
-
-    async def resume(self, queue: str, name: str, *, timeout: float) -> Schedule: ...
-
-    async def delete(self, queue: str, name: str, *, timeout: float) -> None: ...
-
-
-class FileTransport(Protocol):
-    """The sends of files."""
-
-    async def send(
-        self,
-        queue: str,
-        path: str | os.PathLike[str],
-        message: Outgoing,
-        *,
-        link: bool,
-        timeout: float,
-    ) -> SendResult:
-        """Send the file at `path` as the body of a message, whose own body is ignored; with `link`
-        without a copy. Raises `OSError` for a file that can't be read, `Unsupported`."""
-
-
 class ClientTransport(Protocol):
     """The operations of a store. Safe for use from several threads, or several tasks of one loop."""
-
-    staging: StagingTransport
-    reservations: ReservationTransport
-    redrives: RedriveTransport
-    schedules: ScheduleTransport
-    files: FileTransport
 
     @property
     def target(self) -> str:
@@ -280,45 +99,28 @@ class ClientTransport(Protocol):
     def home(self, queue: str) -> str:
         """Return the name of what a queue lies on: one batch can't go to two."""
 
-    async def create_queue(
-        self, name: str, settings: Mapping[str, object], labels: Mapping[str, str], *, timeout: float
-    ) -> QueueInfo:
-        """Create a queue, or find it with equal settings and these labels. Settings as in
-        `values.QueueSettings`, only those that differ from the default or were named."""
+    async def call(self, request: Call[Answer], *, timeout: float) -> Answer:
+        """Make a call; return its answer."""
 
-    async def get_queue(self, name: str, *, timeout: float) -> QueueInfo: ...
-
-    async def list_queues(self, *, prefix: str, token: str, timeout: float) -> Page[QueueInfo]:
-        """Return a page by name."""
-
-    async def update_queue(
-        self,
-        name: str,
-        changes: Mapping[str, object],
-        labels: Mapping[str, str | None],
-        *,
-        if_version: int,
-        timeout: float,
-    ) -> QueueInfo:
-        """Change the settings and labels that are named; None sets a setting back to its default, and
-        removes a label. `if_version` above 0 is the version that the queue must have."""
-
-    async def delete_queue(self, name: str, *, if_version: int, timeout: float) -> None: ...
-
-    async def purge_queue(
-        self,
-        name: str,
-        *,
-        sent_before: datetime | None,
-        states: Collection[MessageState],
-        timeout: float,
-    ) -> int:
-        """Delete messages; return their number. None means of any age, no states means all."""
+    def read(self, request: ReadReservation) -> Pages:
+        """Return the messages of a reservation."""
 
     async def send(
         self, queue: str, messages: Sequence[Outgoing], *, timeout: float
     ) -> list[SendResult]:
         """Send 1 to 1,000 messages; a result for each. Bodies are bytes, delays are floats."""
+
+    async def send_file(
+        self,
+        queue: str,
+        path: str | os.PathLike[str],
+        message: Outgoing,
+        *,
+        link: bool,
+        timeout: float,
+    ) -> SendResult:
+        """Send the file at `path` as the body of a message, whose own body is ignored; with `link`
+        without a copy. Raises `OSError` for a file that can't be read, `Unsupported`."""
 
     def send_stream(self, queue: str) -> BatchStream[Outgoing, SendResult] | None:
         """Return the stream of a queue's sends; None: there is none."""
@@ -372,24 +174,6 @@ class ClientTransport(Protocol):
         self, queue: str, rejections: Sequence[MessageRejection], *, timeout: float
     ) -> list[LeaseResult]:
         """Make 1 to 1,000 leased messages dead letters; a result for each."""
-
-    async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope: ...
-
-    async def list_messages(
-        self,
-        queue: str,
-        *,
-        wanted: MessageFilter,
-        token: str,
-        limit: int,
-        max_body_bytes: int | None,
-        timeout: float,
-    ) -> Page[Envelope]:
-        """Return a page of the messages that pass the filter, in order; `max_body_bytes` None means
-        whole bodies.
-
-        A page may be empty although others follow.
-        """
 
     async def close(self) -> None:
         """End the calls in flight. No call may follow."""

@@ -8,7 +8,7 @@ messages that it had leased are released, and the receive isn't counted.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from typing import Any, Final, TypeVar
 
@@ -20,11 +20,10 @@ from spoolrack_store.store import Store
 
 from .._runtime import Runtime, Signal, Tasks
 from .._threads import in_main_thread
-from .._values import Page
 from ..errors import ClientClosed, RootUnusable, SpoolrackError, Timeout, Unsupported
 from . import folder_values as convert
 from .folder_stores import SharedStore
-from .folder_values import DEFAULT_PAGE, FolderUrl
+from .folder_values import FolderUrl
 from .thread_runner import ThreadRunner
 
 QUICK: Final = 0.005
@@ -83,21 +82,6 @@ class FolderCalls:
             return store.try_now(request, QUICK)
         except StoreError as error:
             raise self._ours(error) from error
-
-    async def page(
-        self,
-        fetch: Callable[..., Sequence[Found]],
-        shown: Callable[[Found], Shown],
-        place: Callable[[Found], str],
-        timeout: float,
-    ) -> Page[Shown]:
-        """Return a page of what a query of the store finds; `place` is the token of an item."""
-        found = await self.work(lambda store: fetch(store, limit=DEFAULT_PAGE + 1), timeout)
-        has_more = len(found) > DEFAULT_PAGE
-        return Page(
-            items=[shown(each) for each in found[:DEFAULT_PAGE]],
-            next_token=place(found[DEFAULT_PAGE - 1]) if has_more else "",
-        )
 
     async def work(
         self,

@@ -20,7 +20,7 @@ _PIECE: Final = 1024 * 1024
 
 
 class FolderFiles:
-    """`transports.FileTransport` over the calls of a root."""
+    """`ClientTransport.send_file` over the calls of a root."""
 
     def __init__(self, calls: FolderCalls) -> None:
         self._calls = calls

@@ -9,25 +9,20 @@ import os
 import socket
 import threading
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
-from datetime import datetime
-from functools import partial
 
 from spoolrack_store.credits import UNBOUNDED, Credits
-from spoolrack_store.model import operations as ops
-from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     Delivery,
-    Purge,
     Receive,
     RejectMessages,
     ReleaseMessages,
 )
 from spoolrack_store.store import Store
 
+from .._call_values import Answer, Call, ReadReservation
 from .._runtime import Runtime
 from .._values import (
     MAX_BATCH,
@@ -36,35 +31,20 @@ from .._values import (
     InterruptedStream,
     LeaseExtension,
     LeaseResult,
-    MessageFilter,
     MessageRejection,
     MessageRelease,
-    MessageState,
     Outgoing,
-    Page,
-    QueueInfo,
     SendResult,
     Target,
-    millis_of,
 )
 from ..errors import ClientClosed
-from . import (
-    ClientTransport,
-    FileTransport,
-    RedriveTransport,
-    ReservationTransport,
-    ScheduleTransport,
-    StagingTransport,
-)
+from . import ClientTransport
 from . import folder_values as convert
 from .folder_calls import FolderCalls
 from .folder_files import FolderFiles
-from .folder_redrives import FolderRedrives
-from .folder_reservations import FolderReservations
-from .folder_stages import FolderStaging
+from .folder_operations import FolderOperations, FolderPages
 from .folder_stores import SharedStore
 from .folder_values import FolderUrl
-from .missing_features import NO_SCHEDULES, missing
 
 
 class FolderDeliveries:
@@ -127,11 +107,8 @@ class FolderTransport:
         share = SharedStore(place)
         self._consumer = f"pid {os.getpid()} on {socket.gethostname()}"
         self._calls = FolderCalls(share, runtime, place)
-        self.staging: StagingTransport = FolderStaging(self._calls)
-        self.reservations: ReservationTransport = FolderReservations(self._calls)
-        self.redrives: RedriveTransport = FolderRedrives(self._calls)
-        self.schedules: ScheduleTransport = missing(NO_SCHEDULES)
-        self.files: FileTransport = FolderFiles(self._calls)
+        self._operations = FolderOperations(self._calls)
+        self.send_file = FolderFiles(self._calls).send
         # A client that was never closed must not keep the store open for ever. At the interpreter's end
         # the system does what is needed.
         weakref.finalize(self, share.leave_soon).atexit = False
@@ -147,56 +124,11 @@ class FolderTransport:
     def home(self, queue: str) -> str:
         return self.target
 
-    async def create_queue(
-        self, name: str, settings: Mapping[str, object], labels: Mapping[str, str], *, timeout: float
-    ) -> QueueInfo:
-        with convert.errors():
-            request = ops.CreateQueue(name=name, settings=convert.settings(settings), labels=labels)
-        return self._info(await self._calls.submit(request, timeout, make=True))
+    async def call(self, request: Call[Answer], *, timeout: float) -> Answer:
+        return await self._operations.call(request, timeout)
 
-    async def get_queue(self, name: str, *, timeout: float) -> QueueInfo:
-        queue, shard = await self._calls.work(lambda store: (store.queue(name), store.shard), timeout)
-        return replace(self._info(queue), shard="" if shard is None else str(shard))
-
-    async def list_queues(self, *, prefix: str, token: str, timeout: float) -> Page[QueueInfo]:
-        return await self._calls.page(
-            partial(Store.queues, prefix=prefix, after=token),
-            self._info,
-            lambda queue: queue.name,
-            timeout,
-        )
-
-    async def update_queue(
-        self,
-        name: str,
-        changes: Mapping[str, object],
-        labels: Mapping[str, str | None],
-        *,
-        if_version: int,
-        timeout: float,
-    ) -> QueueInfo:
-        request = ops.UpdateQueue(
-            name=name, changes=convert.changes(changes), labels=labels, if_version=if_version
-        )
-        return self._info(await self._calls.submit(request, timeout))
-
-    async def delete_queue(self, name: str, *, if_version: int, timeout: float) -> None:
-        await self._calls.submit(ops.DeleteQueue(name=name, if_version=if_version), timeout)
-
-    async def purge_queue(
-        self,
-        name: str,
-        *,
-        sent_before: datetime | None,
-        states: Collection[MessageState],
-        timeout: float,
-    ) -> int:
-        request = Purge(
-            queue=name,
-            sent_before=None if sent_before is None else Millis(millis_of(sent_before)),
-            states=convert.states(states),
-        )
-        return await self._calls.submit(request, timeout)
+    def read(self, request: ReadReservation) -> FolderPages:
+        return FolderPages(self._calls, request)
 
     async def send(
         self, queue: str, messages: Sequence[Outgoing], *, timeout: float
@@ -329,39 +261,5 @@ class FolderTransport:
             answers.update(zip(positions, map(convert.lease_result, found), strict=True))
         return [answers[position] for position in range(len(rejections))]
 
-    async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope:
-        found = await self._calls.work(lambda store: store.message(queue, id.lower()), timeout)
-        return convert.envelope(found, self._calls.root)
-
-    async def list_messages(
-        self,
-        queue: str,
-        *,
-        wanted: MessageFilter,
-        token: str,
-        limit: int,
-        max_body_bytes: int | None,
-        timeout: float,
-    ) -> Page[Envelope]:
-        with convert.errors():
-            size = convert.page_size(limit)
-        page = await self._calls.work(
-            lambda store: store.page(
-                queue,
-                convert.message_filter(wanted),
-                after=token,
-                limit=size,
-                max_body_bytes=max_body_bytes,
-            ),
-            timeout,
-        )
-        return Page(
-            items=[convert.envelope(message, self._calls.root) for message in page.messages],
-            next_token=page.last,
-        )
-
     async def close(self) -> None:
         await self._calls.close()
-
-    def _info(self, queue: ops.Queue) -> QueueInfo:
-        return convert.queue_info(queue, self._calls.share.clock.wall())

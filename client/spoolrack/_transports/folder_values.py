@@ -6,14 +6,16 @@ server and back.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
-from typing import Final, cast
+from enum import Enum
+from typing import Any, Final, cast
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from spoolrack_store.model import operations as ops
+from spoolrack_store.model import redrive_requests, reservation_requests, stage_requests
 from spoolrack_store.model import settings as store_settings
 from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord as StoreRecord
@@ -24,10 +26,14 @@ from spoolrack_store.model.message_ids import sent_at
 from spoolrack_store.model.names import body_path
 from spoolrack_store.model.operations import Delete, Delivery, LastReceive, Send, SendResults
 from spoolrack_store.model.settings import MIB, SCHEMA
-from spoolrack_store.model.stage_requests import Stage
+from spoolrack_store.model.stage_requests import DEFAULT_TIME_TO_LIVE, Stage
 from spoolrack_store.model.transitions import State as StoreState
 
+from .. import _call_values as calls
+from .._redrive_values import Redrive, RedriveState
+from .._reservation_values import CommitResult, Reservation, ReservationState
 from .._settings import QueueSettings
+from .._stage_values import PublishResult, StageInfo, StageResult
 from .._values import (
     MAX_BATCH,
     BlockingMessage,
@@ -169,7 +175,7 @@ def _settings(settings: store_settings.QueueSettings) -> QueueSettings:
 
 def queue_info(queue: ops.Queue, now: Millis) -> QueueInfo:
     """Return a queue's info at the Unix time `now`."""
-    counts, blocking = queue.counts, queue.blocking_message
+    counts = queue.counts
     return QueueInfo(
         name=queue.name,
         settings=_settings(queue.settings),
@@ -184,29 +190,9 @@ def queue_info(queue: ops.Queue, now: Millis) -> QueueInfo:
         created_at=moment_of(queue.created_at),
         version=queue.version,
         labels=dict(queue.labels),
-        blocking_message=None
-        if blocking is None
-        else BlockingMessage(
-            id=blocking.id, receive_count=blocking.receive_count, explanation=blocking.explanation
-        ),
-        obstacles=[
-            Obstacle(reason=each.reason, explanation=each.explanation) for each in queue.obstacles
-        ],
-        oldest_leases=[
-            OldLease(
-                message_id=each.message_id,
-                message_count=each.message_count,
-                first_received_at=None
-                if each.first_received_at is None
-                else moment_of(each.first_received_at),
-                lease_expires_at=moment_of(each.lease_expires_at),
-                receive_count=each.receive_count,
-                stream=each.stream,
-                consumer=each.consumer,
-                received_at=None if each.received_at is None else moment_of(each.received_at),
-            )
-            for each in queue.oldest_leases
-        ],
+        blocking_message=shown(queue.blocking_message),
+        obstacles=[shown(each) for each in queue.obstacles],
+        oldest_leases=[shown(each) for each in queue.oldest_leases],
     )
 
 
@@ -239,9 +225,8 @@ def send(queue: str, messages: Sequence[Outgoing]) -> Send:
     )
 
 
-def stage(
-    stage: str, chunk: int, queue: str, messages: Sequence[Outgoing], time_to_live: Millis
-) -> Stage:
+def stage(call: calls.Stage) -> Stage:
+    messages = call.messages
     delay = optional_millis(cast("float | None", messages[0].delay))
     for position, message in enumerate(messages):
         if message.delay != messages[0].delay:
@@ -252,16 +237,17 @@ def stage(
             raise _refused(position, "it has a deliver_at, and in a stage messages have delays only")
         if message.deduplication_id:
             raise _refused(position, "it has a deduplication id, and in a stage none can have one")
+    lives = call.time_to_live
     return Stage(
-        stage=stage,
-        chunk_number=chunk,
-        queue=queue,
+        stage=call.stage,
+        chunk_number=call.chunk_number,
+        queue=call.queue,
         bodies=[cast(bytes, message.body) for message in messages],
         attributes=_attributes(messages),
         groups=_groups(messages),
         delay=delay,
         priority=messages[0].priority,
-        time_to_live=time_to_live,
+        time_to_live=DEFAULT_TIME_TO_LIVE if lives is None else millis(lives),
     )
 
 
@@ -320,24 +306,10 @@ def envelope(message: ops.Message, root: str) -> Envelope:
         due_ms=message.due,
         receipt=message.receipt or "",
         state=_STATES_BACK.get(message.state, MessageState.READY),
-        dead_letter_records=[_record(record) for record in message.dead_letter_records]
+        dead_letter_records=[shown(record) for record in message.dead_letter_records]
         if message.dead_letter_records
         else (),
         path=f"{root}/{message.body_path}" if message.body_path else "",
-    )
-
-
-def _record(record: StoreRecord) -> DeadLetterRecord:
-    first, redriven = record.first_received_at, record.redriven_at
-    return DeadLetterRecord(
-        source_queue=record.source_queue,
-        reason=record.reason,
-        receive_count=record.receive_count,
-        first_received_at=None if first is None else moment_of(first),
-        dead_lettered_at=moment_of(record.dead_lettered_at),
-        redrive_queue=record.redrive_queue,
-        redriven_at=None if redriven is None else moment_of(redriven),
-        explanation=record.explanation,
     )
 
 
@@ -380,6 +352,34 @@ def last_receives(targets: Iterable[Target | LeaseExtension]) -> dict[int, LastR
 
 
 # Results.
+
+_KINDS: Final[Mapping[type, Callable[..., Any]]] = {
+    ops.BlockingMessage: BlockingMessage,
+    ops.Obstacle: Obstacle,
+    ops.OldLease: OldLease,
+    StoreRecord: DeadLetterRecord,
+    redrive_requests.Redrive: Redrive,
+    redrive_requests.RedriveState: RedriveState,
+    reservation_requests.Committed: CommitResult,
+    reservation_requests.Reservation: Reservation,
+    reservation_requests.ReservationState: ReservationState,
+    stage_requests.Published: PublishResult,
+    stage_requests.Staged: StageResult,
+    stage_requests.StageInfo: StageInfo,
+}
+"""The client's class for the store's: their fields have the same names."""
+
+
+def shown(value: Any, name: str = "") -> Any:
+    """Return the client's value for the store's, which has the field `name` of another one."""
+    kind: Any = _KINDS.get(type(value))
+    if kind is not None:
+        if isinstance(value, Enum):
+            return kind(value.value)
+        return kind(**{each.name: shown(getattr(value, each.name), each.name) for each in fields(kind)})
+    if name.endswith("_at") and value is not None:
+        return moment_of(value)
+    return tuple(value) if isinstance(value, list) else value
 
 
 @contextmanager

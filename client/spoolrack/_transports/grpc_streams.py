@@ -137,7 +137,7 @@ class _PendingRequests:
         return _StreamRefused() if isinstance(error, InvalidRequest) else error
 
 
-class _Call(Protocol):
+class _OpenCall(Protocol):
     """One call that carries requests."""
 
     pending: _PendingRequests
@@ -179,7 +179,7 @@ class RequestStream(Generic[Response]):
         self._target = target
         self._calls = calls
         self._runtime = runtime
-        self._open: Callable[..., _Call] = _TaskCall if isinstance(runtime, Tasks) else _ThreadCall
+        self._open: Callable[..., _OpenCall] = _TaskCall if isinstance(runtime, Tasks) else _ThreadCall
         self._lock = runtime.lock()
         self._numbers = count(1)
         self._last = _Last()
@@ -347,7 +347,7 @@ class StreamedCalls(Generic[Item, Result]):
 class _Last:
     """The call that was opened last."""
 
-    call: _Call | None = None
+    call: _OpenCall | None = None
 
 
 def _end_orphan(last: _Last, runtime: Runtime, process: int) -> None:

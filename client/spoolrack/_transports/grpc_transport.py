@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
 from google.protobuf.empty_pb2 import Empty
 
+from .._call_values import Answer, Call, ReadReservation
 from .._credentials import NONE, Credentials
 from .._runtime import Runtime
 from .._values import (
@@ -23,33 +22,26 @@ from .._values import (
     InterruptedStream,
     LeaseExtension,
     LeaseResult,
-    MessageFilter,
     MessageRejection,
     MessageRelease,
-    MessageState,
     Outgoing,
-    Page,
-    QueueInfo,
     SendResult,
     Target,
 )
 from ..errors import ClientClosed, SpoolrackError
 from ..v1 import queue_service_pb2 as rpc
-from . import (
-    ClientTransport,
-    FileTransport,
-    RedriveTransport,
-    ReservationTransport,
-    ScheduleTransport,
-    StagingTransport,
-)
+from . import ClientTransport
 from . import grpc_values as convert
-from .grpc_calls import ChannelCalls, ReportingFrames, ReportingRequests, TaggedCalls, open_calls
+from .grpc_calls import (
+    ChannelCalls,
+    Frames,
+    ReportingFrames,
+    ReportingRequests,
+    TaggedCalls,
+    open_calls,
+)
 from .grpc_channels import Metadata
-from .grpc_redrives import GrpcRedrives
-from .grpc_reservations import GrpcReservations
-from .grpc_schedules import GrpcSchedules
-from .grpc_stages import GrpcStaging
+from .grpc_methods import answer_of, request_of
 from .grpc_streams import RequestStream, StreamedCalls
 from .whole_files import WholeFiles
 
@@ -91,6 +83,23 @@ class GrpcDeliveries:
         self._frames.cancel()
 
 
+class GrpcPages:
+    """The frames of a ReadReservation."""
+
+    def __init__(self, frames: Frames) -> None:
+        self._frames = frames
+
+    async def next(self) -> Sequence[Envelope]:
+        # A frame may have no messages, where all of its were deleted; here that would be the end.
+        while (response := await self._frames.next_or_end()) is not None:
+            if response.messages:
+                return [convert.envelope(message) for message in response.messages]
+        return []
+
+    def cancel(self) -> None:
+        self._frames.cancel()
+
+
 class GrpcTransport:
     """`transports.ClientTransport` over one channel to `host:port`."""
 
@@ -111,11 +120,7 @@ class GrpcTransport:
             else TaggedCalls(shared, metadata)
         )
         self._stub = self._calls.stub
-        self.staging: StagingTransport = GrpcStaging(self._calls)
-        self.reservations: ReservationTransport = GrpcReservations(self._calls)
-        self.redrives: RedriveTransport = GrpcRedrives(self._calls)
-        self.schedules: ScheduleTransport = GrpcSchedules(self._calls)
-        self.files: FileTransport = WholeFiles(self.send, runtime)
+        self.send_file = WholeFiles(self.send, runtime).send
         stub, unary = self._stub, self._calls.unary
         self._sends: RequestStream[rpc.SendResponse] = RequestStream(
             stub.StreamSend,
@@ -160,59 +165,12 @@ class GrpcTransport:
     def home(self, queue: str) -> str:
         return self.target
 
-    async def create_queue(
-        self, name: str, settings: Mapping[str, object], labels: Mapping[str, str], *, timeout: float
-    ) -> QueueInfo:
-        request = rpc.CreateQueueRequest(queue=convert.queue(name, settings, labels))
-        response = await self._calls.unary(self._stub.CreateQueue, request, timeout)
-        return convert.queue_info(response.queue)
+    async def call(self, request: Call[Answer], *, timeout: float) -> Answer:
+        method = getattr(self._stub, type(request).__name__)
+        return answer_of(request, await self._calls.unary(method, request_of(request), timeout))
 
-    async def get_queue(self, name: str, *, timeout: float) -> QueueInfo:
-        request = rpc.GetQueueRequest(name=name)
-        response = await self._calls.unary(self._stub.GetQueue, request, timeout)
-        return replace(convert.queue_info(response.queue), shard=response.shard)
-
-    async def list_queues(self, *, prefix: str, token: str, timeout: float) -> Page[QueueInfo]:
-        request = rpc.ListQueuesRequest(page_token=token, prefix=prefix)
-        response = await self._calls.unary(self._stub.ListQueues, request, timeout)
-        return Page(
-            items=[convert.queue_info(queue) for queue in response.queues],
-            next_token=response.next_page_token,
-        )
-
-    async def update_queue(
-        self,
-        name: str,
-        changes: Mapping[str, object],
-        labels: Mapping[str, str | None],
-        *,
-        if_version: int,
-        timeout: float,
-    ) -> QueueInfo:
-        request = rpc.UpdateQueueRequest(
-            queue=convert.queue(name, changes, labels, if_version),
-            update_mask=convert.mask(changes, labels),
-        )
-        response = await self._calls.unary(self._stub.UpdateQueue, request, timeout)
-        return convert.queue_info(response.queue)
-
-    async def delete_queue(self, name: str, *, if_version: int, timeout: float) -> None:
-        request = rpc.DeleteQueueRequest(name=name, version=if_version)
-        await self._calls.unary(self._stub.DeleteQueue, request, timeout)
-
-    async def purge_queue(
-        self,
-        name: str,
-        *,
-        sent_before: datetime | None,
-        states: Collection[MessageState],
-        timeout: float,
-    ) -> int:
-        request = rpc.PurgeQueueRequest(name=name, states=convert.states(states))
-        if sent_before is not None:
-            request.sent_before.FromDatetime(sent_before)
-        response = await self._calls.unary(self._stub.PurgeQueue, request, timeout)
-        return response.purged_count
+    def read(self, request: ReadReservation) -> GrpcPages:
+        return GrpcPages(self._calls.frames(self._stub.ReadReservation, request_of(request)))
 
     async def send(
         self, queue: str, messages: Sequence[Outgoing], *, timeout: float
@@ -356,41 +314,6 @@ class GrpcTransport:
         )
         response = await self._calls.unary(self._stub.Reject, request, timeout)
         return [convert.lease_result(result) for result in response.results]
-
-    async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope:
-        request = rpc.GetMessageRequest(queue=queue, id=id)
-        response = await self._calls.unary(self._stub.GetMessage, request, timeout)
-        return convert.envelope(response.message)
-
-    async def list_messages(
-        self,
-        queue: str,
-        *,
-        wanted: MessageFilter,
-        token: str,
-        limit: int,
-        max_body_bytes: int | None,
-        timeout: float,
-    ) -> Page[Envelope]:
-        request = rpc.ListMessagesRequest(
-            queue=queue,
-            page_size=limit,
-            page_token=token,
-            states=convert.states(wanted.states),
-            group=wanted.group,
-            attributes={name: convert.attribute(each) for name, each in wanted.attributes.items()},
-            view=rpc.MESSAGE_VIEW_BASIC if max_body_bytes == 0 else rpc.MESSAGE_VIEW_FULL,
-            max_body_bytes=max_body_bytes or 0,
-        )
-        if wanted.sent_since is not None:
-            request.sent_since.FromDatetime(wanted.sent_since)
-        if wanted.sent_before is not None:
-            request.sent_before.FromDatetime(wanted.sent_before)
-        response = await self._calls.unary(self._stub.ListMessages, request, timeout)
-        return Page(
-            items=[convert.envelope(message) for message in response.messages],
-            next_token=response.next_page_token,
-        )
 
     def end_idle_streams(self) -> None:
         """End the streams of sends, receives and deletes that have nothing in flight; the next request

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import fields
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, cast
 
 from google.protobuf.descriptor import EnumDescriptor
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
+from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
@@ -85,6 +86,11 @@ def millis(moment: Timestamp) -> int:
     return moment.seconds * 1_000 + moment.nanos // 1_000_000
 
 
+def optional_moment(message: Message, field: str) -> datetime | None:
+    """Return the time in a field; None if it is absent."""
+    return moment_of(millis(getattr(message, field))) if message.HasField(field) else None
+
+
 # Queues.
 
 
@@ -154,27 +160,25 @@ def queue_info(queue: pb.Queue) -> QueueInfo:
         )
         if queue.HasField("blocking_message")
         else None,
-        obstacles=[
-            Obstacle(reason=each.reason, explanation=each.explanation) for each in queue.obstacles
-        ],
+        obstacles=[obstacle(each) for each in queue.obstacles],
         oldest_leases=[
             OldLease(
                 message_id=each.message_id,
                 message_count=each.message_count,
-                first_received_at=moment_of(millis(each.first_receive_time))
-                if each.HasField("first_receive_time")
-                else None,
+                first_received_at=optional_moment(each, "first_receive_time"),
                 lease_expires_at=moment_of(millis(each.lease_expire_time)),
                 receive_count=each.receive_count,
                 stream=each.stream,
                 consumer=each.consumer,
-                received_at=moment_of(millis(each.receive_time))
-                if each.HasField("receive_time")
-                else None,
+                received_at=optional_moment(each, "receive_time"),
             )
             for each in queue.oldest_leases
         ],
     )
+
+
+def obstacle(obstacle: pb.Obstacle) -> Obstacle:
+    return Obstacle(reason=obstacle.reason, explanation=obstacle.explanation)
 
 
 # Messages.
@@ -236,12 +240,10 @@ def _record(record: pb.DeadLetterRecord) -> DeadLetterRecord:
         source_queue=record.source_queue,
         reason=_REASONS.get(record.reason, "unspecified"),
         receive_count=record.receive_count,
-        first_received_at=moment_of(millis(record.first_receive_time))
-        if record.HasField("first_receive_time")
-        else None,
+        first_received_at=optional_moment(record, "first_receive_time"),
         dead_lettered_at=moment_of(millis(record.dead_letter_time)),
         redrive_queue=record.redrive_queue,
-        redriven_at=moment_of(millis(record.redrive_time)) if record.HasField("redrive_time") else None,
+        redriven_at=optional_moment(record, "redrive_time"),
         explanation=record.explanation,
     )
 

@@ -1,10 +1,24 @@
-"""Features that a transport lacks: each operation is refused, and the error says what to do instead."""
+"""Features that a transport lacks: each call is refused, and the error says what to do instead."""
 
 from __future__ import annotations
 
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
-from ..errors import Unsupported
+from .. import errors
+from .._call_values import (
+    AbortStage,
+    Call,
+    CancelRedrive,
+    GetRedrive,
+    GetStage,
+    ListRedrives,
+    ListReservations,
+    ListStages,
+    Publish,
+    Reserve,
+    Stage,
+    StartRedrive,
+)
 
 NO_STAGES: Final = (
     "A vsqs folder has no stages, so a batch can't appear in it all at once: send the messages one by "
@@ -21,17 +35,13 @@ NO_SCHEDULES: Final = (
 )
 
 
-class _Missing:
-    def __init__(self, why: str) -> None:
-        self._why = why
-
-    def __getattr__(self, operation: str) -> Any:
-        def refuse(*arguments: object, **options: object) -> NoReturn:
-            raise Unsupported(self._why)
-
-        return refuse
-
-
-def missing(why: str) -> Any:
-    """Return an object whose methods, whatever they are named, all raise `Unsupported`."""
-    return _Missing(why)
+def why_missing(call: Call[Any]) -> str:
+    """Return why a folder of vsqs doesn't have a call."""
+    match call:
+        case Stage() | Publish() | AbortStage() | GetStage() | ListStages():
+            return NO_STAGES
+        case StartRedrive() | GetRedrive() | ListRedrives() | CancelRedrive():
+            return NO_REDRIVES
+        case Reserve() | ListReservations() | Call(missing=errors.ReservationNotFound):
+            return NO_RESERVATIONS
+    return NO_SCHEDULES

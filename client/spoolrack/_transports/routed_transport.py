@@ -1,9 +1,8 @@
 """Routing by queue: a transport for each shard, or for each tag behind a proxy.
 
-One rule for all operations. A list is merged from all shards. An operation with a queue as its first
-argument goes to the shard of that queue. One by an id, with an option `queue`, goes to the shard of
-that queue, or without one to the only shard that knows the id. What can fail: a shard. Calls on other
-shards don't wait for it.
+One rule for all calls. One that names a queue goes to the shard of that queue. Without one a list is
+merged from all shards, and a call by an id goes to the only shard that knows the id. What can fail: a
+shard. Calls on other shards don't wait for it.
 """
 
 from __future__ import annotations
@@ -12,8 +11,25 @@ import contextlib
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
+from .._call_values import (
+    AbortStage,
+    Answer,
+    Call,
+    GetReservation,
+    GetStage,
+    ListCall,
+    ListQueues,
+    ListRedrives,
+    ListReservations,
+    ListSchedules,
+    ListStages,
+    Publish,
+    ReadReservation,
+    Stage,
+)
 from .._runtime import Runtime
 from .._shards import check_together, shard_of, tag_of
 from .._stage_values import StageResult
@@ -21,7 +37,6 @@ from .._values import Envelope, Page
 from ..errors import (
     InvalidQueueName,
     InvalidRequest,
-    RedriveNotFound,
     ReservationNotFound,
     SpoolrackError,
     StageNotFound,
@@ -39,162 +54,34 @@ thread."""
 KNOWN_STAGES: Final = 10_000
 """Stages whose queue a client remembers: as many as one publication has."""
 _TAG: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
-_ORDERS: Final[Mapping[str, Callable[[Any], list[Any]]]] = {
-    "list_queues": lambda queue: [queue.name],
-    "list_stages": lambda stage: [stage.name],
-    "list_reservations": lambda reservation: [reservation.stream, reservation.sequence_number],
-    "list_redrives": lambda redrive: [redrive.id],
-    "list_schedules": lambda schedule: [schedule.queue, schedule.name],
+_ORDERS: Final[Mapping[type[Call[Any]], Callable[[Any], list[Any]]]] = {
+    ListQueues: lambda queue: [queue.name],
+    ListStages: lambda stage: [stage.name],
+    ListReservations: lambda reservation: [reservation.stream, reservation.sequence_number],
+    ListRedrives: lambda redrive: [redrive.id],
+    ListSchedules: lambda schedule: [schedule.queue, schedule.name],
 }
 """The lists, and the key by which each shard orders its items."""
-_COMBINED: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
-    "abort": sum,
+_COMBINED: Final[Mapping[type[Call[Any]], Callable[[list[Any]], Any]]] = {
+    AbortStage: sum,
     # An epoch that was published has no stages any more, and is known where it was.
-    "publish": lambda results: max(results, key=lambda each: (each.duplicate, each.last_epoch)),
+    Publish: lambda results: max(results, key=lambda each: (each.duplicate, each.last_epoch)),
 }
-"""The operations by an id that several shards may know, and how their answers become one."""
+"""The calls by an id that several shards may know, and how their answers become one."""
+OfStages = Publish | AbortStage | GetStage
 
 
-class _Operations:
-    """The operations of all shards, or a part of them: each is routed by the rule of this module."""
-
-    def __init__(
-        self, whole: ShardedTransport, part: str, missing: type[SpoolrackError] = SpoolrackError
-    ) -> None:
-        """`missing`: the error of a shard that doesn't know an id."""
-        self._whole, self._part, self._missing = whole, part, missing
-
-    def _on(self, shard: Any) -> Any:
-        """Return these operations of a shard."""
-        return getattr(shard, self._part) if self._part else shard
-
-    def _of(self, queue: str) -> Any:
-        return self._on(self._whole.of(queue))
-
-    def __getattr__(self, operation: str) -> Any:
-        if operation.startswith("_"):
-            raise AttributeError(operation)
-
-        def call(*arguments: Any, **options: Any) -> Any:
-            if operation in _ORDERS:
-                return self._listed(operation, **options)
-            if "queue" in options:
-                return self._by_id(operation, *arguments, **options)
-            return getattr(self._of(arguments[0]), operation)(*arguments, **options)
-
-        return call
-
-    async def _by_id(
-        self, operation: str, *which: Any, queue: str, by_all: bool = False, **options: Any
-    ) -> Any:
-        """Call the shard of a queue; without one the only shard that knows the id, or all."""
-        shard = await self._shard(operation, which, queue, options["timeout"])
-        if shard is not None:
-            return await getattr(self._on(shard), operation)(*which, queue=queue, **options)
-        known = await self._known(operation, *which, queue="", by_all=by_all, **options)
-        answers = list(known.values())
-        return _COMBINED[operation](answers) if operation in _COMBINED else answers[0]
-
-    async def _shard(self, operation: str, which: Any, queue: str, timeout: float) -> Any:
-        """Return the shard to call. None: the answers tell which one it is, so that all are called."""
-        return self._whole.of(queue) if queue else None
-
-    async def _only(self, what: str, operation: str, *which: Any, **options: Any) -> Any | None:
-        """Return the only shard that knows what is asked for, None if none does."""
-        try:
-            shards = list(await self._known(operation, *which, **options))
-        except self._missing:
-            return None
-        if len(shards) > 1:
-            raise InvalidRequest(
-                f"{what} is on {' and '.join(map(str, shards))}: name its queue (queue=)."
-            )
-        return shards[0]
-
-    async def _known(
-        self, operation: str, *which: Any, by_all: bool = False, **options: Any
-    ) -> dict[Any, Any]:
-        """Call all shards; return the answers, by shard, of those that know what is asked for: an empty
-        page knows nothing. Raise what keeps it from being known; with `by_all` any other error."""
-        answers = await self._whole.together(
-            lambda shard: getattr(self._on(shard), operation)(*which, **options)
-        )
-        known, errors, missing = {}, [], self._missing()
-        for shard, answer in answers.items():
-            if isinstance(answer, self._missing):
-                missing = answer
-            elif isinstance(answer, SpoolrackError):
-                errors.append(answer)
-            elif not isinstance(answer, Page) or answer.items:
-                known[shard] = answer
-        if not known or (by_all and errors):
-            raise joined(errors or [missing])
-        return known
-
-    async def _listed(self, operation: str, *, token: str, timeout: float, **which: str) -> Any:
-        """Return a page of a list: of the queue that is named, or of all shards, in the order of each.
-
-        The token holds each shard's place, empty at its end: its own token, the last key that was
-        returned, and whether it didn't answer. Such a shard comes last: the others are listed before it
-        fails the list, or before its own items, if it has come back.
-        """
-        if which.get("queue"):
-            of_queue = getattr(self._of(which["queue"]), operation)
-            return await of_queue(token=token, timeout=timeout, **which)
-        key, shards = _ORDERS[operation], self._whole.all
-        places: list[Any] = json.loads(token) if token else [["", None, False] for _ in shards]
-        late = not any(place and not place[2] for place in places)
-        asked = {
-            shard: place
-            for shard, place in zip(shards, places, strict=True)
-            if place and place[2] is late
-        }
-        left = timeout if late else min(PATIENCE, timeout)
-        pages = await self._whole.together(
-            lambda shard: getattr(self._on(shard), operation)(
-                token=asked[shard][0], timeout=left, **which
-            ),
-            asked,
-        )
-        failures = [page for page in pages.values() if isinstance(page, SpoolrackError)]
-        final = [each for each in failures if not isinstance(each, Timeout | Unreachable)]
-        if final or (late and len(failures) == len(pages)):
-            raise joined(final or failures)
-        bounds = []
-        for shard, page in pages.items():
-            if isinstance(page, SpoolrackError):
-                asked.pop(shard)[2] = True
-            elif page.next_token:
-                bounds.append(key(page.items[-1]) if page.items else asked[shard][1] or [])
-        bound = min(bounds, default=None)
-        merged: list[Any] = []
-        for shard, place in asked.items():
-            page, after = pages[shard], place[1]
-            new = [item for item in page.items if after is None or key(item) > after]
-            taken = [item for item in new if bound is None or key(item) <= bound]
-            merged += taken
-            if len(taken) < len(new):
-                place[1] = bound
-            elif page.next_token:
-                place[:2] = page.next_token, key(taken[-1]) if taken else after
-            else:
-                place.clear()
-        return Page(items=sorted(merged, key=key), next_token=json.dumps(places) if any(places) else "")
-
-
-class ShardedTransport(_Operations):
+class ShardedTransport:
     """`ClientTransport` over one transport for each shard."""
 
     def __init__(self, transports: Sequence[Any], runtime: Runtime) -> None:
-        super().__init__(self, "")
         self._runtime = runtime
         count = len(transports)
         self._shards = [
             named_shard(each, number, count, runtime) for number, each in enumerate(transports)
         ]
-        self.staging, self.reservations = _RoutedStaging(self), _RoutedReservations(self)
-        self.redrives = _Operations(self, "redrives", RedriveNotFound)
-        self.schedules, self.files = _Operations(self, "schedules"), _Operations(self, "files")
+        self._queues: dict[str, str] = {}
+        """A queue of each stage that this client has begun; the stage may be gone meanwhile."""
 
     @property
     def target(self) -> str:
@@ -242,6 +129,200 @@ class ShardedTransport(_Operations):
             if isinstance(result, Exception) and not isinstance(result, SpoolrackError):
                 raise result
         return {each: results[each] for each in shards}
+
+    def __getattr__(self, operation: str) -> Any:
+        """Return an operation on the messages of a queue, which is its first argument."""
+        if operation.startswith("_"):
+            raise AttributeError(operation)
+        return lambda queue, *arguments, **options: getattr(self.of(queue), operation)(
+            queue, *arguments, **options
+        )
+
+    async def call(self, request: Call[Answer], *, timeout: float) -> Answer:
+        answer: Answer = await self._called(request, timeout)
+        return answer
+
+    async def _called(self, request: Any, timeout: float) -> Any:
+        if isinstance(request, Stage):
+            return await self._stage(request, timeout)
+        if isinstance(request, OfStages):
+            return await self._of_stages(request, timeout)
+        shard = None
+        if request.queue:
+            shard = self.of(request.queue)
+        elif type(request) in _ORDERS:
+            return await self._listed(request, timeout)
+        elif request.missing is None:
+            shard = self.of("")  # Its server refuses the name.
+        elif request.missing is ReservationNotFound:
+            shard = await self._shard_of_stream(request.stream, timeout)
+        return await self._on(shard, request, timeout)
+
+    async def _on(self, shard: Any, request: Call[Any], timeout: float, *, by_all: bool = False) -> Any:
+        """Call a shard; without one the only shard that knows the id, or all."""
+        if shard is not None:
+            return await shard.call(request, timeout=timeout)
+        answers = list((await self._known(request, timeout, request.missing, by_all=by_all)).values())
+        combined = _COMBINED.get(type(request))
+        return answers[0] if combined is None else combined(answers)
+
+    async def _only(
+        self, what: str, request: Call[Any], timeout: float, missing: type[SpoolrackError]
+    ) -> Any | None:
+        """Return the only shard that knows what is asked for, None if none does."""
+        try:
+            shards = list(await self._known(request, timeout, missing))
+        except missing:
+            return None
+        if len(shards) > 1:
+            raise InvalidRequest(
+                f"{what} is on {' and '.join(map(str, shards))}: name its queue (queue=)."
+            )
+        return shards[0]
+
+    async def _known(
+        self,
+        request: Call[Any],
+        timeout: float,
+        missing: type[SpoolrackError] | None,
+        *,
+        by_all: bool = False,
+    ) -> dict[Any, Any]:
+        """Call all shards; return the answers, by shard, of those that know what is asked for: an empty
+        page knows nothing. Raise what keeps it from being known; with `by_all` any other error."""
+        assert missing is not None
+        answers = await self.together(lambda shard: shard.call(request, timeout=timeout))
+        known, errors, unknown = {}, [], missing()
+        for shard, answer in answers.items():
+            if isinstance(answer, missing):
+                unknown = answer
+            elif isinstance(answer, SpoolrackError):
+                errors.append(answer)
+            elif not isinstance(answer, Page) or answer.items:
+                known[shard] = answer
+        if not known or (by_all and errors):
+            raise joined(errors or [unknown])
+        return known
+
+    async def _listed(self, request: ListCall[Any], timeout: float) -> Page[Any]:
+        """Return a page of a list of all shards, in the order of each.
+
+        The token holds each shard's place, empty at its end: its own token, the last key that was
+        returned, and whether it didn't answer. Such a shard comes last: the others are listed before it
+        fails the list, or before its own items, if it has come back.
+        """
+        key, shards, token = _ORDERS[type(request)], self.all, request.page_token
+        places: list[Any] = json.loads(token) if token else [["", None, False] for _ in shards]
+        late = not any(place and not place[2] for place in places)
+        asked = {
+            shard: place
+            for shard, place in zip(shards, places, strict=True)
+            if place and place[2] is late
+        }
+        left = timeout if late else min(PATIENCE, timeout)
+        pages = await self.together(
+            lambda shard: shard.call(replace(request, page_token=asked[shard][0]), timeout=left), asked
+        )
+        failures = [page for page in pages.values() if isinstance(page, SpoolrackError)]
+        final = [each for each in failures if not isinstance(each, Timeout | Unreachable)]
+        if final or (late and len(failures) == len(pages)):
+            raise joined(final or failures)
+        bounds = []
+        for shard, page in pages.items():
+            if isinstance(page, SpoolrackError):
+                asked.pop(shard)[2] = True
+            elif page.next_token:
+                bounds.append(key(page.items[-1]) if page.items else asked[shard][1] or [])
+        bound = min(bounds, default=None)
+        merged: list[Any] = []
+        for shard, place in asked.items():
+            page, after = pages[shard], place[1]
+            new = [item for item in page.items if after is None or key(item) > after]
+            taken = [item for item in new if bound is None or key(item) <= bound]
+            merged += taken
+            if len(taken) < len(new):
+                place[1] = bound
+            elif page.next_token:
+                place[:2] = page.next_token, key(taken[-1]) if taken else after
+            else:
+                place.clear()
+        return Page(items=sorted(merged, key=key), next_token=json.dumps(places) if any(places) else "")
+
+    # Stages.
+
+    async def _stage(self, request: Stage, timeout: float) -> StageResult:
+        queue = request.queue
+        queue_of_stage = self._queues.setdefault(request.stage, queue)
+        if self.home(queue_of_stage) != self.home(queue):
+            with contextlib.suppress(StageNotFound):  # It has expired: another one has its name now.
+                await self.call(GetStage(stage=request.stage, queue=queue_of_stage), timeout=timeout)
+                check_together(self.home, queue_of_stage, queue)
+            self._queues[request.stage] = queue
+        if len(self._queues) > KNOWN_STAGES:
+            self._queues.pop(next(iter(self._queues)), None)
+        staged: StageResult = await self.of(queue).call(request, timeout=timeout)
+        return staged
+
+    async def _of_stages(self, request: OfStages, timeout: float) -> Any:
+        stages = request.stages if isinstance(request, Publish) else [request.stage]
+        known = [self._queues[each] for each in stages if each in self._queues]
+        is_named = bool(request.queue)
+        queues = [request.queue] if is_named else known
+        for each in queues[1:]:
+            check_together(self.home, queues[0], each)
+        shard = None
+        try:
+            if queues:
+                request, shard = replace(request, queue=queues[0]), self.of(queues[0])
+            elif isinstance(request, Publish):
+                shard = await self._shard_of_stages(stages, timeout)
+            answer = await self._on(shard, request, timeout, by_all=not stages)
+        except StageNotFound:
+            if not (isinstance(request, GetStage) and is_named):
+                self._drop(stages)
+            raise
+        if not isinstance(request, GetStage):
+            self._drop(stages)
+        return answer
+
+    def _drop(self, stages: Sequence[str]) -> None:
+        """Note that stages are gone: the next ones of their names may be of another shard."""
+        for stage in stages:
+            self._queues.pop(stage, None)
+
+    async def _shard_of_stages(self, stages: Sequence[str], timeout: float) -> Any:
+        """Return the shard of stages. None: the answers tell which one it is: all are called."""
+        shards = {
+            await self._only(f"The stage {each}", GetStage(stage=each), timeout, StageNotFound): None
+            for each in stages
+        }
+        shards.pop(None, None)
+        if len(shards) > 1:
+            raise InvalidRequest(
+                f"The stages are on {' and '.join(map(str, shards))}: a publication is of one shard. "
+                "Nothing was published."
+            )
+        return next(iter(shards), None)
+
+    # Reservations.
+
+    async def _shard_of_stream(self, stream: str, timeout: float) -> Any:
+        # A commit must not delete on two shards. Of a stream that is committed or lost no reservation
+        # is listed: the shard that it was on may tell.
+        request = ListReservations(stream=stream)
+        return await self._only(f"The stream {stream}", request, timeout, ReservationNotFound)
+
+    async def shard_of(self, request: ReadReservation) -> Any:
+        """Return the shard of a reservation."""
+        shard = await self._shard_of_stream(request.stream, PATIENCE)
+        if shard is None:
+            get = GetReservation(stream=request.stream, sequence_number=request.sequence_number)
+            found = await self._on(None, get, PATIENCE)
+            return self.of(found.queue)
+        return shard
+
+    def read(self, request: ReadReservation) -> Any:
+        return self.of(request.queue).read(request) if request.queue else _SoughtPages(self, request)
 
     async def close(self) -> None:
         for each in self.all:
@@ -305,103 +386,16 @@ class HeaderTransport(ShardedTransport):
         await self._close_channel()
 
 
-class _RoutedStaging(_Operations):
-    def __init__(self, whole: ShardedTransport) -> None:
-        super().__init__(whole, "staging", StageNotFound)
-        self._queues: dict[str, str] = {}
-        """A queue of each stage that this client has begun; the stage may be gone meanwhile."""
-
-    async def stage(
-        self, stage: str, chunk: int, queue: str, messages: Any, **options: Any
-    ) -> StageResult:
-        queue_of_stage = self._queues.setdefault(stage, queue)
-        if self._whole.home(queue_of_stage) != self._whole.home(queue):
-            with contextlib.suppress(StageNotFound):  # It has expired: another one has its name now.
-                await self.get(stage, queue=queue_of_stage, timeout=options["timeout"])
-                check_together(self._whole.home, queue_of_stage, queue)
-            self._queues[stage] = queue
-        if len(self._queues) > KNOWN_STAGES:
-            self._queues.pop(next(iter(self._queues)), None)
-        staged: StageResult = await self._of(queue).stage(stage, chunk, queue, messages, **options)
-        return staged
-
-    async def _by_id(
-        self, operation: str, *which: Any, queue: str, by_all: bool = False, **options: Any
-    ) -> Any:
-        stages: Sequence[str] = which[2] if operation == "publish" else which[:1]
-        queues = [queue] if queue else [self._queues[each] for each in stages if each in self._queues]
-        for each in queues[1:]:
-            check_together(self._whole.home, queues[0], each)
-        options.update(queue=queues[0] if queues else "", by_all=not stages)
-        try:
-            answer = await super()._by_id(operation, *which, **options)
-        except StageNotFound:
-            if operation != "get" or not queue:
-                self._drop(stages)
-            raise
-        if operation != "get":
-            self._drop(stages)
-        return answer
-
-    def _drop(self, stages: Sequence[str]) -> None:
-        """Note that stages are gone: the next ones of their names may be of another shard."""
-        for stage in stages:
-            self._queues.pop(stage, None)
-
-    async def _shard(self, operation: str, which: Any, queue: str, timeout: float) -> Any:
-        if queue or operation != "publish":
-            return await super()._shard(operation, which, queue, timeout)
-        shards = {
-            await self._only(f"The stage {stage}", "get", stage, queue="", timeout=timeout): None
-            for stage in which[2]
-        }
-        shards.pop(None, None)
-        if len(shards) > 1:
-            raise InvalidRequest(
-                f"The stages are on {' and '.join(map(str, shards))}: a publication is of one shard. "
-                "Nothing was published."
-            )
-        return next(iter(shards), None)
-
-
-class _RoutedReservations(_Operations):
-    def __init__(self, whole: ShardedTransport) -> None:
-        super().__init__(whole, "reservations", ReservationNotFound)
-
-    async def _shard(self, operation: str, which: Any, queue: str, timeout: float) -> Any:
-        if queue:
-            return self._whole.of(queue)
-        # A commit must not delete on two shards. Of a stream that is committed or lost no reservation
-        # is listed: the shard that it was on may tell.
-        options = {"queue": "", "stream": which[0], "token": "", "timeout": timeout}
-        return await self._only(f"The stream {which[0]}", "list_reservations", **options)
-
-    async def on_shard(self, stream: str, number: int) -> Any:
-        """Return these operations of the shard of a reservation."""
-        shard = await self._shard("read", (stream, number), "", PATIENCE)
-        if shard is None:
-            found = await self._by_id("get", stream, number, queue="", timeout=PATIENCE)
-            return self._of(found.queue)
-        return self._on(shard)
-
-    def read(self, stream: str, number: int, *, queue: str, begin: int, end: int) -> Any:
-        if queue:
-            return self._of(queue).read(stream, number, queue=queue, begin=begin, end=end)
-        return _SoughtPages(self, stream, number, begin, end)
-
-
 class _SoughtPages:
     """A read of a reservation whose shard is looked for first."""
 
-    def __init__(self, reservations: Any, stream: str, number: int, begin: int, end: int) -> None:
-        self._reservations, self._which = reservations, (stream, number)
-        self._range = {"begin": begin, "end": end}
+    def __init__(self, whole: ShardedTransport, request: ReadReservation) -> None:
+        self._whole, self._request = whole, request
         self._pages: Any = None
 
     async def next(self) -> Sequence[Envelope]:
         if self._pages is None:
-            on = await self._reservations.on_shard(*self._which)
-            self._pages = on.read(*self._which, queue="", **self._range)
+            self._pages = (await self._whole.shard_of(self._request)).read(self._request)
         page: Sequence[Envelope] = await self._pages.next()
         return page
 

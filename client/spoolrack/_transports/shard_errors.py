@@ -58,7 +58,7 @@ def _with_text(error: SpoolrackError, text: str) -> SpoolrackError:
 
 
 class _Named:
-    """A shard's transport, or what it has and returns: its parts, streams and reads."""
+    """A shard's transport, or what it returns: streams and reads."""
 
     def __init__(self, wrapped: Any, shard: _ShardState) -> None:
         self._wrapped, self._shard = wrapped, shard
@@ -66,7 +66,7 @@ class _Named:
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._wrapped, name)
         if not callable(found):
-            return found if isinstance(found, str) else _Named(found, self._shard)
+            return found
 
         def call(*arguments: Any, **options: Any) -> Any:
             result = found(*arguments, **options)

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from .._call_values import (
+    Answer,
+    Call,
+    CreateQueue,
+    DeleteQueue,
+    GetMessage,
+    GetQueue,
+    ListMessages,
+    ListQueues,
+    PurgeQueue,
+    ReadReservation,
+    UpdateQueue,
+)
 from .._runtime import Runtime
 from .._values import (
     DeleteResult,
@@ -12,27 +25,17 @@ from .._values import (
     InterruptedStream,
     LeaseExtension,
     LeaseResult,
-    MessageFilter,
     MessageRejection,
     MessageRelease,
-    MessageState,
     Outgoing,
     Page,
-    QueueInfo,
     SendResult,
     Target,
 )
 from ..errors import ClientClosed, Unsupported
 from ..vsqs._folder_index import Content
-from . import (
-    ClientTransport,
-    FileTransport,
-    RedriveTransport,
-    ReservationTransport,
-    ScheduleTransport,
-    StagingTransport,
-)
-from .missing_features import NO_REDRIVES, NO_RESERVATIONS, NO_SCHEDULES, NO_STAGES, missing
+from . import ClientTransport, Pages
+from .missing_features import NO_RESERVATIONS, why_missing
 from .thread_runner import ThreadRunner
 from .vsqs_calls import Stop, VsqsCalls
 from .vsqs_values import VsqsUrl
@@ -104,11 +107,7 @@ class VsqsTransport:
     def __init__(self, place: VsqsUrl, runtime: Runtime) -> None:
         self._calls = VsqsCalls(place)
         self._threads = ThreadRunner(runtime)
-        self.staging: StagingTransport = missing(NO_STAGES)
-        self.reservations: ReservationTransport = missing(NO_RESERVATIONS)
-        self.redrives: RedriveTransport = missing(NO_REDRIVES)
-        self.schedules: ScheduleTransport = missing(NO_SCHEDULES)
-        self.files: FileTransport = WholeFiles(self.send, runtime)
+        self.send_file = WholeFiles(self.send, runtime).send
 
     @property
     def target(self) -> str:
@@ -121,41 +120,40 @@ class VsqsTransport:
     def home(self, queue: str) -> str:
         return self.target
 
-    async def create_queue(
-        self, name: str, settings: Mapping[str, object], labels: Mapping[str, str], *, timeout: float
-    ) -> QueueInfo:
-        return await self._threads.run(lambda: self._calls.create(name, settings, labels))
+    async def call(self, request: Call[Answer], *, timeout: float) -> Answer:
+        answer: Answer = await self._threads.run(lambda: self._called(request))
+        return answer
 
-    async def get_queue(self, name: str, *, timeout: float) -> QueueInfo:
-        return await self._threads.run(lambda: self._calls.info(name))
+    def _called(self, call: Call[Any]) -> Any:
+        folder = self._calls
+        match call:
+            case CreateQueue():
+                return folder.create(call.name, call.settings, call.labels)
+            case GetQueue():
+                return folder.info(call.name)
+            case ListQueues():
+                queues = folder.queues(call.prefix)
+                return Page(items=[info for info in queues if info.name > call.page_token])
+            case UpdateQueue():
+                return folder.update(call.name, call.settings, call.labels, call.version)
+            case DeleteQueue():
+                return folder.remove(call.name)
+            case PurgeQueue():
+                return folder.purge(call.name, call.sent_before, call.states)
+            case GetMessage():
+                return folder.get(call.queue, call.id)
+            case ListMessages():
+                return folder.page(
+                    call.queue,
+                    wanted=call.wanted,
+                    token=call.page_token,
+                    limit=call.page_size,
+                    max_body_bytes=call.max_body_bytes,
+                )
+        raise Unsupported(why_missing(call))
 
-    async def list_queues(self, *, prefix: str, token: str, timeout: float) -> Page[QueueInfo]:
-        queues = await self._threads.run(lambda: self._calls.queues(prefix))
-        return Page(items=[info for info in queues if info.name > token])
-
-    async def update_queue(
-        self,
-        name: str,
-        changes: Mapping[str, object],
-        labels: Mapping[str, str | None],
-        *,
-        if_version: int,
-        timeout: float,
-    ) -> QueueInfo:
-        return await self._threads.run(lambda: self._calls.update(name, changes, labels, if_version))
-
-    async def delete_queue(self, name: str, *, if_version: int, timeout: float) -> None:
-        await self._threads.run(lambda: self._calls.remove(name))
-
-    async def purge_queue(
-        self,
-        name: str,
-        *,
-        sent_before: datetime | None,
-        states: Collection[MessageState],
-        timeout: float,
-    ) -> int:
-        return await self._threads.run(lambda: self._calls.purge(name, sent_before, states))
+    def read(self, request: ReadReservation) -> Pages:
+        raise Unsupported(NO_RESERVATIONS)
 
     async def send(
         self, queue: str, messages: Sequence[Outgoing], *, timeout: float
@@ -228,25 +226,6 @@ class VsqsTransport:
         self, queue: str, rejections: Sequence[MessageRejection], *, timeout: float
     ) -> list[LeaseResult]:
         raise Unsupported("A folder of vsqs has no dead letters: delete or release the message.")
-
-    async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope:
-        return await self._threads.run(lambda: self._calls.get(queue, id))
-
-    async def list_messages(
-        self,
-        queue: str,
-        *,
-        wanted: MessageFilter,
-        token: str,
-        limit: int,
-        max_body_bytes: int | None,
-        timeout: float,
-    ) -> Page[Envelope]:
-        return await self._threads.run(
-            lambda: self._calls.page(
-                queue, wanted=wanted, token=token, limit=limit, max_body_bytes=max_body_bytes
-            )
-        )
 
     async def close(self) -> None:
         self._calls.close()

@@ -13,7 +13,7 @@ from .thread_runner import ThreadRunner
 
 
 class WholeFiles:
-    """`transports.FileTransport` by the `send` of a transport."""
+    """`ClientTransport.send_file` by the `send` of a transport."""
 
     def __init__(self, send: Callable[..., Awaitable[Sequence[SendResult]]], runtime: Runtime) -> None:
         self._send = send

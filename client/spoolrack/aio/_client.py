@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import ClassVar, Self, Unpack
 
 from .. import _arguments as arguments
+from .._call_values import ListQueues
 from .._core.client_base import ClientBase, Queues
 from .._core.pagination import items
 from .._core.queue_changes import create_queue, delete_queue, ensure_queue, update_queue
@@ -123,8 +124,7 @@ class Client(ClientBase):
         """Return all queues whose names begin with `prefix`, by name. `timeout` is for each page of
         them."""
         arguments.text("prefix", prefix)
-        fetch = self._context.transport.list_queues
-        return items(self._context, fetch, arguments.timeout(timeout), prefix=prefix)
+        return items(self._context, ListQueues(prefix=prefix), arguments.timeout(timeout))
 
     async def update_queue(
         self,

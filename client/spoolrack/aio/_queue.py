@@ -16,6 +16,7 @@ from typing import Self, Unpack, cast
 
 from .. import _arguments as arguments
 from .. import tracing
+from .._call_values import GetMessage, GetQueue, PurgeQueue, Reserve
 from .._core.bound_message import (
     BoundMessage,
     StreamBase,
@@ -32,7 +33,7 @@ from .._core.queue_base import QueueBase
 from .._core.queue_changes import delete_queue, update_queue
 from .._core.worker_core import WorkerCore, WorkerOptions
 from .._message_base import MessageFacts
-from .._reservation_values import DEFAULT_RESERVED, DEFAULT_RESERVED_BYTES
+from .._reservation_values import DEFAULT_RESERVED, DEFAULT_RESERVED_BYTES, Reservation
 from .._retry import Reject, Retry
 from .._settings import Settings
 from .._stage_values import BatchOptions
@@ -192,8 +193,7 @@ class Queue(QueueBase):
 
     async def info(self, *, timeout: Seconds | None = None) -> QueueInfo:
         """Return the queue's settings and its counts now; raises `QueueNotFound`."""
-        transport = self._context.transport
-        return await self._context.call(transport.get_queue, timeout, self._name)
+        return await self._context.ask(GetQueue(name=self._name), timeout)
 
     async def update(
         self,
@@ -226,10 +226,8 @@ class Queue(QueueBase):
         """
         arguments.optional_moment("sent_before", sent_before)
         wanted = states_of(states)
-        transport = self._context.transport
-        return await self._context.call(
-            transport.purge_queue, timeout, self._name, sent_before=sent_before, states=wanted
-        )
+        request = PurgeQueue(name=self._name, sent_before=sent_before, states=wanted)
+        return await self._context.ask(request, timeout)
 
     async def send(
         self, body: bytes | str, *, timeout: Seconds | None = None, **options: Unpack[SendOptions]
@@ -282,7 +280,7 @@ class Queue(QueueBase):
         with tracing.operation("send", "send", self._name, transport) as observed:
             message = outgoing(b"", **options)
             result = await self._context.call(
-                transport.files.send, timeout, self._name, path, message, link=link
+                transport.send_file, timeout, self._name, path, message, link=link
             )
             if result.error is not None:
                 raise result.error
@@ -383,19 +381,20 @@ class Queue(QueueBase):
         visibility = arguments.optional_span("visibility_timeout", visibility_timeout)
         waits = arguments.span("wait", wait)
         patience = context.timeout_of(timeout)
-        reserved = await context.call(
-            lambda timeout: context.transport.reservations.reserve(
-                self._name,
-                stream,
-                sequence_number,
+
+        async def once(*, timeout: float) -> Reservation | None:
+            request = Reserve(
+                queue=self._name,
+                stream=stream,
+                sequence_number=sequence_number,
                 max_messages=max_messages,
                 max_bytes=max_bytes,
                 visibility_timeout=visibility,
                 wait=min(waits, max(0.0, timeout - patience)),
-                timeout=timeout,
-            ),
-            waits + patience,
-        )
+            )
+            return await context.transport.call(request, timeout=timeout)
+
+        reserved = await context.call(once, waits + patience)
         if reserved is None:
             return None
         handle: ReservationHandle = self._reservations_type(context)._handle(reserved)
@@ -569,9 +568,8 @@ class Queue(QueueBase):
 
     async def get(self, id: str, *, timeout: Seconds | None = None) -> Message:
         """Return a message without leasing it; raises `MessageNotFound`."""
-        transport = self._context.transport
         arguments.text("id", id)
-        envelope = await self._context.call(transport.get_message, timeout, self._name, id)
+        envelope = await self._context.ask(GetMessage(queue=self._name, id=id), timeout)
         message: Message = self._message_type(envelope, self)
         return message
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from .. import _arguments as arguments
+from .._call_values import CancelRedrive, GetRedrive, ListRedrives, StartRedrive
 from .._core.client_context import ClientContext
 from .._core.pagination import items
 from .._core.resource import Resource
@@ -40,10 +41,9 @@ class Redrives(Resource[Redrive]):
 
     async def get(self, id: str, *, queue: str = "", timeout: Seconds | None = None) -> RedriveHandle:
         """Return a redrive with its progress; raises `RedriveNotFound`."""
-        redriving = self._context.transport.redrives
         arguments.text("id", id)
         arguments.text("queue", queue)
-        found = await self._context.call(redriving.get, timeout, id, queue=queue)
+        found = await self._context.ask(GetRedrive(id=id, queue=queue), timeout)
         handle: RedriveHandle = self._handle(found)
         return handle
 
@@ -52,10 +52,9 @@ class Redrives(Resource[Redrive]):
     ) -> RedriveHandle:
         """Cancel a redrive; returns its final state. Moved messages stay moved. A redrive that has
         ended keeps its state. May be repeated. Raises `RedriveNotFound`."""
-        redriving = self._context.transport.redrives
         arguments.text("id", id)
         arguments.text("queue", queue)
-        ended = await self._context.call(redriving.cancel, timeout, id, queue=queue)
+        ended = await self._context.ask(CancelRedrive(id=id, queue=queue), timeout)
         handle: RedriveHandle = self._handle(ended)
         return handle
 
@@ -63,8 +62,8 @@ class Redrives(Resource[Redrive]):
         """Return the redrives of a dead-letter queue, or all, the oldest first: running ones, and those
         that ended within the last 30 days, up to 100 of a queue. `timeout` is for each page of them."""
         arguments.text("queue", queue)
-        fetch, span = self._context.transport.redrives.list_redrives, arguments.timeout(timeout)
-        return self._handles(items(self._context, fetch, span, queue=queue))
+        span = arguments.timeout(timeout)
+        return self._handles(items(self._context, ListRedrives(queue=queue), span))
 
 
 async def start_redrive(
@@ -82,20 +81,19 @@ async def start_redrive(
     arguments.text("destination", destination)
     arguments.text("source_queue", source_queue)
     arguments.integer("max_messages_per_second", max_messages_per_second, 0, arguments.INT32)
-    redriving = context.transport.redrives
+    start = StartRedrive(
+        queue=queue,
+        destination=destination,
+        message_ids=selected,
+        source_queue=source_queue,
+        max_messages_per_second=max_messages_per_second,
+    )
     in_doubt = False
 
     async def once(*, timeout: float) -> Redrive:
         nonlocal in_doubt
         try:
-            return await redriving.start(
-                queue,
-                destination=destination,
-                ids=selected,
-                source_queue=source_queue,
-                max_messages_per_second=max_messages_per_second,
-                timeout=timeout,
-            )
+            return await context.transport.call(start, timeout=timeout)
         except Unreachable:
             in_doubt = True
             raise
@@ -103,7 +101,8 @@ async def start_redrive(
             id = error.metadata.get("redrive")
             if not in_doubt or not id:
                 raise
-            found = await redriving.get(id, queue=queue, timeout=timeout)
+            known = GetRedrive(id=id, queue=queue)
+            found = await context.transport.call(known, timeout=timeout)
             told = (found.destination, found.source_queue, found.max_messages_per_second)
             if told != (destination, source_queue, max_messages_per_second):
                 raise

@@ -6,6 +6,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 
 from .. import _arguments as arguments
+from .._call_values import (
+    CommitReservations,
+    ExtendReservation,
+    GetReservation,
+    ListReservations,
+    ReadReservation,
+    ReleaseReservation,
+)
 from .._core.client_context import ClientContext
 from .._core.pagination import items
 from .._core.resource import Resource
@@ -88,10 +96,10 @@ class Reservations(Resource[Reservation]):
         `ReservationLost` if it has ended."""
         _check_name(stream, sequence_number, queue)
         span = arguments.optional_span("visibility_timeout", visibility_timeout)
-        reserving = self._context.transport.reservations
-        extended = await self._context.call(
-            reserving.extend, timeout, stream, sequence_number, queue=queue, visibility_timeout=span
+        request = ExtendReservation(
+            stream=stream, sequence_number=sequence_number, queue=queue, visibility_timeout=span
         )
+        extended = await self._context.ask(request, timeout)
         handle: ReservationHandle = self._handle(extended)
         return handle
 
@@ -129,10 +137,10 @@ class Reservations(Resource[Reservation]):
         """
         _check_name(stream, 0, queue)
         arguments.integer("last_sequence_number", last_sequence_number)
-        reserving = self._context.transport.reservations
-        return await self._context.call(
-            reserving.commit, timeout, stream, last_sequence_number, queue=queue
+        request = CommitReservations(
+            stream=stream, last_sequence_number=last_sequence_number, queue=queue
         )
+        return await self._context.ask(request, timeout)
 
     async def release(
         self, stream: str, sequence_number: int, *, queue: str = "", timeout: Seconds | None = None
@@ -140,8 +148,8 @@ class Reservations(Resource[Reservation]):
         """End a reservation: its messages are ready again, and later calls for it raise
         `ReservationLost`. May be repeated."""
         _check_name(stream, sequence_number, queue)
-        reserving = self._context.transport.reservations
-        await self._context.call(reserving.release, timeout, stream, sequence_number, queue=queue)
+        request = ReleaseReservation(stream=stream, sequence_number=sequence_number, queue=queue)
+        await self._context.ask(request, timeout)
 
     async def get(
         self, stream: str, sequence_number: int, *, queue: str = "", timeout: Seconds | None = None
@@ -149,8 +157,8 @@ class Reservations(Resource[Reservation]):
         """Return a reservation, held or lost; raises `ReservationNotFound`, of one that is committed
         too."""
         _check_name(stream, sequence_number, queue)
-        reserving = self._context.transport.reservations
-        found = await self._context.call(reserving.get, timeout, stream, sequence_number, queue=queue)
+        request = GetReservation(stream=stream, sequence_number=sequence_number, queue=queue)
+        found = await self._context.ask(request, timeout)
         handle: ReservationHandle = self._handle(found)
         return handle
 
@@ -161,8 +169,8 @@ class Reservations(Resource[Reservation]):
         for each page of them."""
         arguments.text("queue", queue)
         arguments.text("stream", stream)
-        fetch, span = self._context.transport.reservations.list_reservations, arguments.timeout(timeout)
-        return self._handles(items(self._context, fetch, span, queue=queue, stream=stream))
+        request, span = ListReservations(queue=queue, stream=stream), arguments.timeout(timeout)
+        return self._handles(items(self._context, request, span))
 
 
 def _check_name(stream: str, sequence_number: int, queue: str) -> None:
@@ -192,9 +200,14 @@ async def _read(
     async def following(*, timeout: float) -> Sequence[Envelope]:
         nonlocal reading
         if reading is None:
-            reading = context.transport.reservations.read(
-                stream, sequence_number, queue=queue, begin=begin + len(read_ids), end=end or 0
+            request = ReadReservation(
+                stream=stream,
+                sequence_number=sequence_number,
+                queue=queue,
+                begin_index=begin + len(read_ids),
+                end_index=end or 0,
             )
+            reading = context.transport.read(request)
         try:
             return await reading.next()
         except SpoolrackError:

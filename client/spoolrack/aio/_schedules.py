@@ -6,10 +6,19 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from .. import _arguments as arguments
+from .._call_values import (
+    CreateSchedule,
+    DeleteSchedule,
+    GetSchedule,
+    ListSchedules,
+    PauseSchedule,
+    ResumeSchedule,
+    UpdateSchedule,
+)
 from .._core.pagination import items
 from .._core.resource import Resource
 from .._schedule_values import Schedule
-from .._values import Attributes, Outgoing, Seconds
+from .._values import Attributes, Seconds
 
 
 class Schedules(Resource[Any]):
@@ -32,7 +41,6 @@ class Schedules(Resource[Any]):
         Each tick is sent once, whatever crashes. A repetition with the same content is a success; with
         another one it raises `ScheduleExists`. A server looks at the clock: a folder has no schedules.
         """
-        schedules = self._context.transport.schedules
         place = arguments.queue_name(queue)
         arguments.text("name", name)
         arguments.text("cron", cron)
@@ -40,18 +48,22 @@ class Schedules(Resource[Any]):
         given: Attributes = {} if attributes is None else attributes
         arguments.attributes(given)
         # No trace: that of the creation is not the messages'.
-        message = Outgoing(
-            body=arguments.body("body", body), attributes=given, group=arguments.text("group", group)
+        request = CreateSchedule(
+            queue=place,
+            name=name,
+            cron=cron,
+            time_zone=time_zone,
+            body=arguments.body("body", body),
+            attributes=given,
+            group=arguments.text("group", group),
         )
-        return await self._context.call(
-            schedules.create, timeout, place, name, cron, message, time_zone=time_zone
-        )
+        return await self._context.ask(request, timeout)
 
     async def get(self, queue: object, name: str, *, timeout: Seconds | None = None) -> Schedule:
         """Return a schedule, with its last and next ticks; raises `ScheduleNotFound`."""
-        schedules, place = self._context.transport.schedules, arguments.queue_name(queue)
+        place = arguments.queue_name(queue)
         arguments.text("name", name)
-        return await self._context.call(schedules.get, timeout, place, name)
+        return await self._context.ask(GetSchedule(queue=place, name=name), timeout)
 
     async def update(
         self,
@@ -69,7 +81,7 @@ class Schedules(Resource[Any]):
 
         With another `cron` or `time_zone` the first tick is the first one from now on.
         """
-        schedules, place = self._context.transport.schedules, arguments.queue_name(queue)
+        place = arguments.queue_name(queue)
         arguments.text("name", name)
         texts = {"cron": cron, "time_zone": time_zone, "group": group}
         for what, text in texts.items():
@@ -78,37 +90,36 @@ class Schedules(Resource[Any]):
         if attributes is not None:
             arguments.attributes(attributes)
         content = None if body is None else arguments.body("body", body)
-        return await self._context.call(
-            schedules.update,
-            timeout,
-            place,
-            name,
+        request = UpdateSchedule(
+            queue=place,
+            name=name,
             cron=cron,
             time_zone=time_zone,
             body=content,
             attributes=attributes,
             group=group,
         )
+        return await self._context.ask(request, timeout)
 
     def list(self, queue: object = "", *, timeout: Seconds | None = None) -> AsyncIterator[Schedule]:
         """Return the schedules of a queue, or all, by queue and name, with last and next ticks."""
-        fetch, place = self._context.transport.schedules.list_schedules, arguments.queue_name(queue)
-        return items(self._context, fetch, arguments.timeout(timeout), queue=place)
+        request = ListSchedules(queue=arguments.queue_name(queue))
+        return items(self._context, request, arguments.timeout(timeout))
 
     async def pause(self, queue: object, name: str, *, timeout: Seconds | None = None) -> Schedule:
         """Send no message of a schedule until it is resumed; raises `ScheduleNotFound`."""
-        schedules, place = self._context.transport.schedules, arguments.queue_name(queue)
+        place = arguments.queue_name(queue)
         arguments.text("name", name)
-        return await self._context.call(schedules.pause, timeout, place, name)
+        return await self._context.ask(PauseSchedule(queue=place, name=name), timeout)
 
     async def resume(self, queue: object, name: str, *, timeout: Seconds | None = None) -> Schedule:
         """Resume a schedule: the ticks of the pause are skipped. Raises `ScheduleNotFound`."""
-        schedules, place = self._context.transport.schedules, arguments.queue_name(queue)
+        place = arguments.queue_name(queue)
         arguments.text("name", name)
-        return await self._context.call(schedules.resume, timeout, place, name)
+        return await self._context.ask(ResumeSchedule(queue=place, name=name), timeout)
 
     async def delete(self, queue: object, name: str, *, timeout: Seconds | None = None) -> None:
         """Delete a schedule; raises `ScheduleNotFound`. Its messages stay."""
-        schedules, place = self._context.transport.schedules, arguments.queue_name(queue)
+        place = arguments.queue_name(queue)
         arguments.text("name", name)
-        await self._context.call(schedules.delete, timeout, place, name)
+        await self._context.ask(DeleteSchedule(queue=place, name=name), timeout)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from .. import _arguments as arguments
+from .._call_values import AbortStage, GetStage, ListStages, Publish, Stage
 from .._core.outgoing import outgoing_of_all
 from .._core.pagination import items
 from .._core.resource import Resource
@@ -40,10 +41,10 @@ class Staging(Resource[Any]):
         outgoing = list(outgoing_of_all(messages))
         arguments.integer("the number of messages", len(outgoing), 1, MAX_BATCH)
         lives = arguments.optional_span("time_to_live", time_to_live)
-        staging = self._context.transport.staging
-        return await self._context.call(
-            staging.stage, timeout, stage, chunk_number, queue, outgoing, time_to_live=lives
+        request = Stage(
+            stage=stage, chunk_number=chunk_number, queue=queue, messages=outgoing, time_to_live=lives
         )
+        return await self._context.ask(request, timeout)
 
     async def publish(
         self,
@@ -68,38 +69,28 @@ class Staging(Resource[Any]):
         arguments.integer("epoch", epoch)
         names = [arguments.text("a stage", name) for name in arguments.some("stages", stages, "names")]
         retention = arguments.optional_span("epoch_retention", epoch_retention)
-        staging = self._context.transport.staging
-        return await self._context.call(
-            staging.publish,
-            timeout,
-            writer,
-            epoch,
-            names,
-            queue=queue,
-            message_count=0,
-            epoch_retention=retention,
+        request = Publish(
+            writer=writer, epoch=epoch, stages=names, queue=queue, epoch_retention=retention
         )
+        return await self._context.ask(request, timeout)
 
     async def abort(self, stage: str, *, queue: str = "", timeout: Seconds | None = None) -> int:
         """Drop a stage; returns how many messages it had.
 
         Raises `StageNotFound` if there is none, and `NameTaken` for another caller's.
         """
-        staging = self._context.transport.staging
         arguments.text("stage", stage)
         arguments.text("queue", queue)
-        return await self._context.call(staging.abort, timeout, stage, queue=queue)
+        return await self._context.ask(AbortStage(stage=stage, queue=queue), timeout)
 
     async def get(self, stage: str, *, queue: str = "", timeout: Seconds | None = None) -> StageInfo:
         """Return a stage that isn't published; raises `StageNotFound`, for another caller's too."""
-        staging = self._context.transport.staging
         arguments.text("stage", stage)
         arguments.text("queue", queue)
-        return await self._context.call(staging.get, timeout, stage, queue=queue)
+        return await self._context.ask(GetStage(stage=stage, queue=queue), timeout)
 
     def list(self, queue: str = "", *, timeout: Seconds | None = None) -> AsyncIterator[StageInfo]:
         """Return the stages with messages for a queue, or all, by name. `timeout` is for each page of
         them."""
         arguments.text("queue", queue)
-        fetch = self._context.transport.staging.list_stages
-        return items(self._context, fetch, arguments.timeout(timeout), queue=queue)
+        return items(self._context, ListStages(queue=queue), arguments.timeout(timeout))
