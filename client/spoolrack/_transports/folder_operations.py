@@ -162,14 +162,12 @@ class FolderOperations:
         return Page(items=shown, next_token=token(found[size - 1]) if len(found) > size else "")
 
     async def _messages(self, call: calls.ListMessages, timeout: float) -> Page[Envelope]:
-        with convert.errors():
-            size = convert.page_size(call.page_size)
         page = await self._folder.work(
             lambda store: store.page(
                 call.queue,
                 convert.message_filter(call.wanted),
                 after=call.page_token,
-                limit=size,
+                limit=call.page_size or convert.DEFAULT_PAGE,
                 max_body_bytes=call.max_body_bytes,
             ),
             timeout,

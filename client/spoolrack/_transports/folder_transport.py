@@ -133,8 +133,6 @@ class FolderTransport:
     async def send(
         self, queue: str, messages: Sequence[Outgoing], *, timeout: float
     ) -> list[SendResult]:
-        with convert.errors():
-            convert.check_count(len(messages), "messages")
         return convert.send_results(await self._calls.submit(convert.send(queue, messages), timeout))
 
     def send_stream(self, queue: str) -> None:
@@ -152,7 +150,7 @@ class FolderTransport:
         with convert.errors():
             request = Receive(
                 queue=queue,
-                max_messages=convert.number(max_messages, "max_messages", default=1, most=MAX_BATCH),
+                max_messages=max_messages,
                 max_bytes=convert.RECEIVE_BYTES,
                 visibility_timeout=convert.optional_millis(visibility_timeout),
                 wait=convert.wait(wait),
@@ -171,19 +169,15 @@ class FolderTransport:
         stream_id: str = "",
         interrupted: Sequence[InterruptedStream] = (),
     ) -> FolderDeliveries:
-        with convert.errors():
-            limit = convert.number(
-                max_in_flight, "max_in_flight", default=100, most=convert.MAX_IN_FLIGHT
-            )
         request = Receive(
             queue=queue,
-            max_messages=min(limit, MAX_BATCH),
+            max_messages=min(max_in_flight, MAX_BATCH),
             max_bytes=convert.RECEIVE_BYTES,
             visibility_timeout=convert.optional_millis(visibility_timeout),
             wait=None,
             # A receive without free credits waits in the store, which sees them come back by itself.
             credits=Credits(
-                limit, lambda: None, max_bytes_in_flight or UNBOUNDED, concurrency=concurrency
+                max_in_flight, lambda: None, max_bytes_in_flight or UNBOUNDED, concurrency=concurrency
             ),
             consumer=self._consumer,
         )
@@ -192,8 +186,6 @@ class FolderTransport:
     async def delete(
         self, queue: str, targets: Sequence[Target], *, timeout: float
     ) -> list[DeleteResult]:
-        with convert.errors():
-            convert.check_count(len(targets), "targets")
         request, places = convert.delete(queue, targets)
         answers = dict(zip(places, await self._calls.submit(request, timeout), strict=True))
         return [convert.delete_result(answers[position]) for position in range(len(targets))]
@@ -204,8 +196,6 @@ class FolderTransport:
     async def extend(
         self, queue: str, extensions: Sequence[LeaseExtension], *, timeout: float
     ) -> list[LeaseResult]:
-        with convert.errors():
-            convert.check_count(len(extensions), "extensions")
         answers: dict[int, LeaseResult] = {}
         alike: dict[float, list[int]] = {}
         for position, extension in enumerate(extensions):
@@ -224,8 +214,6 @@ class FolderTransport:
     async def release(
         self, queue: str, releases: Sequence[MessageRelease], *, timeout: float
     ) -> list[LeaseResult]:
-        with convert.errors():
-            convert.check_count(len(releases), "releases")
         answers: dict[int, LeaseResult] = {}
         alike: dict[tuple[float | None, str, bool], list[int]] = {}
         for position, release in enumerate(releases):
@@ -245,8 +233,6 @@ class FolderTransport:
     async def reject(
         self, queue: str, rejections: Sequence[MessageRejection], *, timeout: float
     ) -> list[LeaseResult]:
-        with convert.errors():
-            convert.check_count(len(rejections), "rejections")
         answers: dict[int, LeaseResult] = {}
         alike: dict[str, list[int]] = {}
         for position, rejection in enumerate(rejections):

@@ -19,14 +19,14 @@ from spoolrack_store.model import redrive_requests, reservation_requests, stage_
 from spoolrack_store.model import settings as store_settings
 from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord as StoreRecord
-from spoolrack_store.model.errors import InvalidMessage, StoreError
-from spoolrack_store.model.field_checks import check_number, check_span
+from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.field_checks import check_span
 from spoolrack_store.model.message_content import Attributes
 from spoolrack_store.model.message_ids import sent_at
 from spoolrack_store.model.names import body_path
 from spoolrack_store.model.operations import Delete, Delivery, LastReceive, Send, SendResults
 from spoolrack_store.model.settings import MIB, SCHEMA
-from spoolrack_store.model.stage_requests import DEFAULT_TIME_TO_LIVE, Stage
+from spoolrack_store.model.stage_requests import DEFAULT_TIME_TO_LIVE, Stage, chunk_of
 from spoolrack_store.model.transitions import State as StoreState
 
 from .. import _call_values as calls
@@ -35,7 +35,6 @@ from .._reservation_values import CommitResult, Reservation, ReservationState
 from .._settings import QueueSettings
 from .._stage_values import PublishResult, StageInfo, StageResult
 from .._values import (
-    MAX_BATCH,
     BlockingMessage,
     ById,
     DeadLetterRecord,
@@ -58,7 +57,6 @@ from .._values import (
 from ..errors import InvalidUrl, SpoolrackError, _error_of
 
 FORM: Final = "file:///the/root"
-MAX_IN_FLIGHT: Final = 10_000
 DEFAULT_PAGE: Final = 100
 MAX_WAIT: Final = HOUR
 RECEIVE_BYTES: Final = 4 * MIB
@@ -122,25 +120,10 @@ def optional_millis(seconds: float | None) -> Millis | None:
     return None if seconds is None else millis(seconds)
 
 
-def number(value: int, what: str, *, default: int, most: int) -> int:
-    """Return `value` if it is from 1 to `most`, and `default` for 0."""
-    if value:
-        check_number(what, value, 1, most)
-    return value or default
-
-
 def wait(seconds: float) -> Millis:
     span = millis(seconds)
     check_span("wait", span, 0, MAX_WAIT)
     return span
-
-
-def page_size(limit: int) -> int:
-    return number(limit, "limit", default=DEFAULT_PAGE, most=MAX_BATCH)
-
-
-def check_count(count: int, what: str) -> None:
-    check_number(f"the number of {what}", count, 1, MAX_BATCH)
 
 
 # Queues.
@@ -226,38 +209,20 @@ def send(queue: str, messages: Sequence[Outgoing]) -> Send:
 
 
 def stage(call: calls.Stage) -> Stage:
-    messages = call.messages
-    delay = optional_millis(cast("float | None", messages[0].delay))
-    for position, message in enumerate(messages):
-        if message.delay != messages[0].delay:
-            raise _refused(position, "its delay is not that of the first message of its chunk")
-        if message.priority != messages[0].priority:
-            raise _refused(position, "its priority is not that of the first message of its chunk")
-        if message.deliver_at is not None:
-            raise _refused(position, "it has a deliver_at, and in a stage messages have delays only")
-        if message.deduplication_id:
-            raise _refused(position, "it has a deduplication id, and in a stage none can have one")
     lives = call.time_to_live
-    return Stage(
+    empty = Stage(
         stage=call.stage,
         chunk_number=call.chunk_number,
         queue=call.queue,
-        bodies=[cast(bytes, message.body) for message in messages],
-        attributes=_attributes(messages),
-        groups=_groups(messages),
-        delay=delay,
-        priority=messages[0].priority,
+        bodies=[],
         time_to_live=DEFAULT_TIME_TO_LIVE if lives is None else millis(lives),
     )
+    return chunk_of(empty, send(call.queue, call.messages))
 
 
 def _groups(messages: Sequence[Outgoing]) -> dict[int, str]:
     groups = enumerate(message.group for message in messages)
     return {position: group for position, group in groups if group}
-
-
-def _refused(position: int, why: str) -> InvalidMessage:
-    return InvalidMessage(why=f"number {position}: {why}")
 
 
 def _attributes(messages: Sequence[Outgoing]) -> dict[int, Attributes]:

@@ -9,10 +9,10 @@ from functools import lru_cache
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1.staging_service_pb2 import StageRequest
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreError
+from spoolrack_store.model.errors import InvalidRequest, StoreError
 from spoolrack_store.model.message_content import MAX_ATTRIBUTES, MAX_DELAY, Attributes
 from spoolrack_store.model.operations import Send
-from spoolrack_store.model.stage_requests import DEFAULT_TIME_TO_LIVE, Stage
+from spoolrack_store.model.stage_requests import DEFAULT_TIME_TO_LIVE, Stage, chunk_of, not_staged
 
 from ..app.bounds import deduplication_id
 from ..app.trace_context import inherits
@@ -134,32 +134,5 @@ def _with_columns(stage: Stage, request: StageRequest) -> Stage:
 def _with_messages(stage: Stage, request: StageRequest) -> Stage:
     by_column, refusals = send_of(request.queue, request.messages)
     for position, error in refusals.items():
-        raise _invalid_message(position, error) from error
-    delays = [by_column.delays.get(place) for place in range(len(by_column.bodies))]
-    for position, delay in enumerate(delays):
-        if delay != delays[0]:
-            raise _invalid_message(position, "its delay is not that of the first message of its chunk")
-    priority = by_column.priorities.get(0, 0)
-    for position in range(len(by_column.bodies)):
-        if by_column.priorities.get(position, 0) != priority:
-            raise _invalid_message(
-                position, "its priority is not that of the first message of its chunk"
-            )
-    for position in by_column.deliver_at:
-        raise _invalid_message(
-            position, "it has a deliver_time, and in a stage messages have delays only"
-        )
-    for position in by_column.deduplication_ids:
-        raise _invalid_message(position, "it has a deduplication id, and in a stage none can have one")
-    return replace(
-        stage,
-        bodies=by_column.bodies,
-        attributes=by_column.attributes,
-        groups=by_column.groups,
-        delay=delays[0],
-        priority=priority,
-    )
-
-
-def _invalid_message(position: int, why: object) -> InvalidMessage:
-    return InvalidMessage(why=f"number {position}: {why}")
+        raise not_staged(position, error) from error
+    return chunk_of(stage, by_column)

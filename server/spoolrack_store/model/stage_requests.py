@@ -1,4 +1,4 @@
-"""The requests about stages, and what each is answered with. Values, no behaviour.
+"""The requests about stages, and what each is answered with. Values, and what a chunk may hold.
 
 A stage holds messages that are stored and invisible. Publishing makes all of it appear at one
 commit point, in one queue or several.
@@ -7,11 +7,12 @@ commit point, in one queue or several.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .clock import Millis
+from .errors import InvalidMessage
 from .message_content import Attributes
-from .operations import Allowed, Request
+from .operations import Allowed, Request, Send
 
 DEFAULT_TIME_TO_LIVE = Millis(24 * 60 * 60 * 1_000)
 MAX_TIME_TO_LIVE = Millis(14 * 24 * 60 * 60 * 1_000)
@@ -80,6 +81,35 @@ class Stage(Request[Staged]):
     allowed: Allowed = None
     is_tick: bool = False
     """Whether a schedule stages it, whose names are refused to others."""
+
+
+def chunk_of(empty: Stage, messages: Send) -> Stage:
+    """Return a chunk with messages; raise `InvalidMessage` for the first one that can't be in it."""
+    places = range(len(messages.bodies))
+    delays = [messages.delays.get(place) for place in places]
+    priorities = [messages.priorities.get(place, 0) for place in places]
+    for place in places:
+        if delays[place] != delays[0]:
+            raise not_staged(place, "its delay is not that of the first message of its chunk")
+        if priorities[place] != priorities[0]:
+            raise not_staged(place, "its priority is not that of the first message of its chunk")
+        if place in messages.deliver_at:
+            raise not_staged(place, "it has a deliver_time, and in a stage messages have delays only")
+        if place in messages.deduplication_ids:
+            raise not_staged(place, "it has a deduplication id, and in a stage none can have one")
+    return replace(
+        empty,
+        bodies=messages.bodies,
+        attributes=messages.attributes,
+        groups=messages.groups,
+        delay=delays[0],
+        priority=priorities[0],
+    )
+
+
+def not_staged(position: int, why: object) -> InvalidMessage:
+    """Return the error of a message that can't be in a chunk, by its position."""
+    return InvalidMessage(why=f"number {position}: {why}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
