@@ -225,8 +225,8 @@ class Committer:
             work = engine.apply_alone(request)
             if work is None:
                 return None
-            if work.commit is not None:
-                work.commit.sync()
+            if work.barrier is not None:
+                work.barrier.sync()
             engine.finish(work)
             statistics.commit((request,), work.outcomes, began)
             parking, queue = self._parking, request.queue
@@ -493,7 +493,7 @@ class Committer:
                 with self._guard:
                     self._queued_requests[:0] = [each for each in waiters if each.place is None]
                 return
-            if work.commit is not None:
+            if work.barrier is not None:
                 self._syncing = waiters
                 yield work
                 self._syncing = ()
@@ -529,7 +529,7 @@ class Committer:
             self._lock_wait.over()
         if tick:
             self._next_tick = Millis(now + LOOK_EVERY)
-        if requests or work.changed or work.commit is None:
+        if requests or work.changed or work.barrier is None:
             self._in_vain, self._rest_until = 0, Millis(0)
         else:
             self._in_vain += 1

@@ -47,9 +47,9 @@ def step(cycle: Cycle, error: BaseException | None) -> Work | None:
 
 def error_of(work: Work) -> Exception | None:
     """Return the error of the commit's sync."""
-    assert work.commit is not None
+    assert work.barrier is not None
     try:
-        work.commit.sync()
+        work.barrier.sync()
     except Exception as error:  # noqa: BLE001  # the committer judges it
         return error
     return None

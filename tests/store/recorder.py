@@ -126,8 +126,8 @@ class Recorder(EngineRig):
             self._end_step()
             return
         assert work is not None
-        if work.commit is not None:
-            work.commit.sync()
+        if work.barrier is not None:
+            work.barrier.sync()
         self.outcomes = self.engine.finish(work) or []
         self.lines += [f"  = {show(each)}" for each in self.outcomes]
         reap(self.engine)

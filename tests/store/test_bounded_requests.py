@@ -230,8 +230,8 @@ def test_what_is_sent_during_a_commit_stands_behind_the_requests_that_it_has_not
         answers = [store.submit(each) for each in large]
         cycle = driver.committer.cycle()
         work = next(cycle)
-        assert work.commit is not None
-        work.commit.sync()
+        assert work.barrier is not None
+        work.barrier.sync()
         answers.append(store.submit(Send(queue="q", bodies=[b"later"])))
         assert next(cycle, None) is None
         driver.run()

@@ -104,8 +104,8 @@ def test_an_id_in_a_segment_that_a_dead_process_did_not_sync_outlives_a_power_cu
     while not rig.names("keys"):
         work = applied(rig.engine)
         if not rig.names("keys"):
-            assert work.commit is not None
-            work.commit.sync()
+            assert work.barrier is not None
+            work.barrier.sync()
             rig.engine.finish(work)
     rig.restart()
     assert not rig.names("remove")
@@ -160,7 +160,7 @@ def test_a_duplicate_is_not_answered_before_the_first_is_durable(can_sync_all: b
     assert first is not None
     assert second is not None
     assert second.outcomes[0].duplicates == {0}
-    second.commit.sync()  # The first one's sync is still under way when the power fails.
+    second.barrier.sync()  # The first one's sync is still under way when the power fails.
     rig.cut()
     assert rig.send("a").results == second.outcomes[0].results
 
@@ -174,8 +174,8 @@ def test_another_process_refuses_what_was_leased_as_it_was_written(is_synced: bo
         sending("a", "b", "c"),
         Receive(queue="q", max_messages=1, visibility_timeout=Millis(1_000)),
     )
-    if is_synced and work.commit is not None:
-        work.commit.sync()
+    if is_synced and work.barrier is not None:
+        work.barrier.sync()
         rig.engine.finish(work)
     again = applied(other, sending("c", "b", "a"))
     assert again.outcomes[0].results == work.outcomes[0].results[::-1]
@@ -378,7 +378,7 @@ def test_a_power_cut_beside_a_merge_frees_no_id(keep: Keep) -> None:
         for deduplication_id, id in ids.items():
             (answer,) = after.commit(sending(deduplication_id))
             assert answer.results == [id]
-        assert work.commit is None or work.commit.sync() is None
+        assert work.barrier is None or work.barrier.sync() is None
         rig.engine.finish(work)
 
 

@@ -64,8 +64,8 @@ def test_what_a_dead_process_has_sent_takes_room_before_it_is_in_its_queue(
     other = rig.join() if beside else None
     for _ in range(4):
         work = applied(rig.engine, Send(queue=queue, bodies=[b"x"]))  # No commit is finished.
-        assert work.commit is not None
-        work.commit.sync()
+        assert work.barrier is not None
+        work.barrier.sync()
     assert len(rig.names("new")) == 4
     rig.living -= {"p1"}
     rig.disk.free_locks()

@@ -619,8 +619,8 @@ def test_the_last_moves_are_durable_before_a_redrive_says_that_it_is_done(rig: R
     later = applied(rig.engine)
     assert rig.shown(redrive).state is RedriveState.RUNNING
     for each in (work, later):
-        if each.commit is not None:
-            each.commit.sync()
+        if each.barrier is not None:
+            each.barrier.sync()
         rig.engine.finish(each)
     rig.settle()
     assert is_done(rig.shown(redrive))
@@ -635,8 +635,8 @@ def test_a_redrive_is_not_done_when_the_moves_of_an_earlier_commit_alone_are_dur
         moves.append(rig.engine.apply([]))
     assert rig.ids("dead") == []
     assert moves[0] is not None
-    assert moves[0].commit is not None
-    moves[0].commit.sync()
+    assert moves[0].barrier is not None
+    moves[0].barrier.sync()
     rig.engine.finish(moves[0])
     rig.engine.apply([])
     assert rig.shown(redrive).state is RedriveState.RUNNING

@@ -95,8 +95,8 @@ def test_a_queue_that_expires_is_used_by_what_takes_the_short_way() -> None:
     (message,) = receive(rig)
     work = rig.engine.apply_alone(Delete(queue="q", receipts=[message.receipt or ""]))
     assert work is not None
-    assert work.commit is not None
-    work.commit.sync()
+    assert work.barrier is not None
+    work.barrier.sync()
     assert rig.engine.finish(work) == [[None]]
     rig.clock.now += span // 4 - span // 5
     for _ in range(3):  # It is looked at four times in its span.

@@ -83,8 +83,8 @@ def received(engine: Engine) -> list[bytes]:
 def test_a_send_over_a_spare_survives_each_cut_once_its_data_are_synced(rig: Rig) -> None:
     work = applied(rig.engine, one())
     assert work.in_spares
-    assert work.commit is not None
-    work.commit.sync()
+    assert work.barrier is not None
+    work.barrier.sync()
     rig.engine.finish(work)
     commit(rig.engine)  # It is published, and that isn't durable.
     for number in range(20):
@@ -116,8 +116,8 @@ def test_a_commit_with_anything_but_sends_over_spares_syncs_names(rig: Rig) -> N
     ):
         work = applied(rig.engine, one(), *others)
         assert not work.in_spares
-        assert work.commit is not None
-        work.commit.sync()
+        assert work.barrier is not None
+        work.barrier.sync()
         rig.engine.finish(work)
 
 

@@ -98,8 +98,8 @@ def test_a_stage_that_a_new_process_makes_again_in_the_same_millisecond_is_there
         work = applied(rig.engine)
         if not rig.names("staged"):
             break
-        if work.commit is not None:
-            work.commit.sync()
+        if work.barrier is not None:
+            work.barrier.sync()
         rig.engine.finish(work)
     other = rig.join()
     rig.ask(chunk("s", 0, b"b"), engine=other)
@@ -218,8 +218,8 @@ def test_a_stage_that_is_begun_anew_is_found_by_a_process_that_saw_the_former_on
     works = [rig.engine.apply([Abort(stage="s")]), rig.engine.apply([chunk("s", 0, b"b")])]
     for work in works:
         assert work is not None
-        assert work.commit is not None
-        work.commit.sync()
+        assert work.barrier is not None
+        work.barrier.sync()
         rig.engine.finish(work)
     rig.settle()
 
@@ -274,8 +274,8 @@ def test_a_chunk_that_is_removed_after_the_answer_stops_no_other(
 ) -> None:
     staged_in_three(rig)
     work = applied(rig.engine, publication("w", 0, "s"))
-    assert work.commit is not None
-    work.commit.sync()
+    assert work.barrier is not None
+    work.barrier.sync()
     rig.engine.finish(work)
     removed(rig, 0)
     assert rig.receive() == [b"b", b"c"]
@@ -322,7 +322,7 @@ def test_a_chunk_that_is_removed_before_its_sync_does_not_stop_the_store(
     for number, body in enumerate((b"a", b"b", b"c")):
         work = applied(rig.engine, chunk("s", number, body))  # None is synced.
     removed(rig, 2)
-    assert work.commit is not None
+    assert work.barrier is not None
     assert rig.publish("w", 0, "s").message_count == 2
     assert rig.receive() == [b"a", b"b"]
 

@@ -133,8 +133,8 @@ class EngineOnDisk:
         self.start()
 
     def complete(self, work: Work) -> list[Any]:
-        if work.commit is not None:
-            work.commit.sync()
+        if work.barrier is not None:
+            work.barrier.sync()
         outcomes = self.engine.finish(work)
         assert outcomes is not None
         return outcomes
@@ -344,8 +344,8 @@ class StoreStory(RuleBasedStateMachine):
     def die_in_a_commit(self, synced: bool) -> None:
         """After `apply`, or after the sync: no caller has an answer, and all of it took place."""
         work, told = self._apply()
-        if synced and work.commit is not None:
-            work.commit.sync()
+        if synced and work.barrier is not None:
+            work.barrier.sync()
         self._compare(told, work.outcomes)
         self._restart()
 

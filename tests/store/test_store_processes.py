@@ -135,9 +135,9 @@ def test_a_lease_that_a_dead_process_has_made_as_it_sent_goes_on(
     work = applied(
         other.engine, Send(queue="q", bodies=[b"a"] * count), Receive(queue="q", max_messages=9)
     )
-    assert work.commit is not None
+    assert work.barrier is not None
     if is_synced:
-        work.commit.sync()
+        work.barrier.sync()
     leased = receipts(work.outcomes[1])
     die(other, one)
     assert lease(one) == []
@@ -315,8 +315,8 @@ def test_a_purge_takes_a_message_whose_repetition_was_answered_and_whose_sender_
     repeated = third.ask(sending)
     assert repeated.duplicates == {0}
     assert one.ask(Purge(queue="q")) == 1
-    assert work.commit is not None
-    work.commit.sync()
+    assert work.barrier is not None
+    work.barrier.sync()
     other.engine.finish(work)
     for each in (other, third, one):
         each.ask(tick=True)

@@ -339,7 +339,7 @@ def test_a_file_that_can_have_no_more_links_is_copied(rig: Rig) -> None:
     work = applied(rig.engine, Receive(queue="q", max_messages=1, visibility_timeout=Millis(30_000)))
     assert work.outcomes[0][0].ids == ids[:1]
     assert rig.paths("new") == []
-    work.commit.sync()
+    work.barrier.sync()
     rig.engine.finish(work)
     found = rig.disk.disk.cut(Cut(Keep.NONE))
     rig.disk.disk = found

@@ -439,8 +439,8 @@ class Story(History):
     def _sync(self, owner: str) -> None:
         at, work = self.flying[owner].pop(0)
         self.told.append(f"{owner} has synced commit {at}")
-        if work.commit is not None:
-            work.commit.sync()
+        if work.barrier is not None:
+            work.barrier.sync()
         if self.random.random() < 0.1 and not self.guest:
             self.disk.steps_left = self.random.randint(0, 4)
         try:
@@ -459,13 +459,13 @@ class Story(History):
             self.in_spares += 1
             promised = self.promised.pop(at)
             durable = [(id, history) for id, history in self.may.items() if id in promised]
-        elif work.commit is not None:
+        elif work.barrier is not None:
             durable = self.may.items()
         for id, history in durable:
             if history[0][1] == ABSENT and self.sender[id] != owner:
                 continue  # No other process knows of it.
             forget_before(history, at)
-        for history in self._histories() if work.commit is not None and not work.in_spares else ():
+        for history in self._histories() if work.barrier is not None and not work.in_spares else ():
             forget_before(history, at)
         if not work.in_spares:
             self.unanswered = {id: when for id, when in self.unanswered.items() if when > at}
@@ -492,7 +492,7 @@ class Story(History):
         engine = self.engines[owner]
         work = engine.apply(requests, tick=tick)
         assert work is not None, "no process holds the lock"
-        if work.commit is None and any(
+        if work.barrier is None and any(
             outcome and not isinstance(outcome, StoreError) for outcome in work.outcomes
         ):
             raise Broken(f"answers that wait for no sync: {work.outcomes}")

@@ -60,16 +60,16 @@ def applied(engine: Engine, *requests: Any, tick: bool = False) -> Work:
 def begun(engine: Engine, *requests: Any) -> Work:
     """Return a commit of `requests` that is synced, and not finished: no answer has left."""
     work = applied(engine, *requests)
-    if work.commit is not None:
-        work.commit.sync()
+    if work.barrier is not None:
+        work.barrier.sync()
     return work
 
 
 def commit(engine: Engine, *requests: Any, tick: bool = False) -> list[Any]:
     """Return the answers of a commit of `requests` that is synced at once."""
     work = applied(engine, *requests, tick=tick)
-    if work.commit is not None:
-        work.commit.sync()
+    if work.barrier is not None:
+        work.barrier.sync()
     outcomes = engine.finish(work)
     assert outcomes is not None, "no process holds the lock"
     return list(outcomes)

@@ -140,7 +140,9 @@ def _compare_queue(
             size += entry.batch.counted_bytes_of(entry.counted)
     compare(f"{name}'s counts", queue.counts, counts)
     compare(f"{name}'s bytes", queue.bytes, size)
-    compare(f"{name}'s ages", (queue.sent.fine, queue.sent.coarse), (sent.fine, sent.coarse))
+    compare(
+        f"{name}'s ages", (queue.ready_by_age.fine, queue.ready_by_age.coarse), (sent.fine, sent.coarse)
+    )
     for state, order in queue.orders.items():
         compare(f"{name}'s {state.value} order", list(order.names), sorted(firsts[state]))
         compare(f"the length of {name}'s {state.value} order", len(order.names), len(firsts[state]))

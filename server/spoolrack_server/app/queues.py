@@ -89,30 +89,30 @@ class Queues:
 
     @on_queue(Permission.MONITOR)
     async def counts(self, caller: Caller, name: str) -> Counts:
-        return (await self.find(name)).counts
+        return (await self.get_unchecked(name)).counts
 
     def require_here(self, name: str) -> None:
         """Raise `WrongShard` for the name of a queue that belongs to another shard."""
         if (shard := self._store.shard) is not None:
             shard.require(name)
 
-    async def find(self, name: str) -> Queue:
+    async def get_unchecked(self, name: str) -> Queue:
         """Return a queue without its obstacles and leases, for a caller whose permission for something
         else was checked."""
         return await self._access.read(self._store.summary, name)
 
     async def settings(self, name: str) -> QueueSettings:
-        """Return the settings of a queue as the last commit knew them, as `find` does, but without a
-        thread where this process knows the queue."""
+        """Return the settings of a queue as the last commit knew them, as `get_unchecked` does, but
+        without a thread where this process knows the queue."""
         try:
             return self._store.settings(name)
         except QueueNotFound:  # Another process may have created it just now.
-            return (await self.find(name)).settings
+            return (await self.get_unchecked(name)).settings
 
     @on_queue(Permission.SEND)
-    async def find_target(self, caller: Caller, name: str) -> Queue:
+    async def get_target(self, caller: Caller, name: str) -> Queue:
         """Return a queue that the caller may name as a dead-letter queue."""
-        return await self.find(name)
+        return await self.get_unchecked(name)
 
     @on_some_queue(Permission.MONITOR)
     async def list(

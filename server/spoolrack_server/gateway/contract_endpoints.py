@@ -75,7 +75,7 @@ class ContractEndpoints:
     async def _answer(
         self, caller: Caller, name: str, contract_request: Contract, *, status: int = 200
     ) -> web.Response:
-        call = self._calls.find(name)
+        call = self._calls.call_of(name)
         assert call is not None
         found = await call(caller, contract_request)
         if found is None:

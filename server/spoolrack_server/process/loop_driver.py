@@ -141,7 +141,7 @@ class LoopDriver:
             return
         try:
             work = step(self._cycle, error)
-            while work is not None and work.commit is not None and work.commit.seconds <= QUICK:
+            while work is not None and work.barrier is not None and work.barrier.seconds <= QUICK:
                 work = step(self._cycle, error_of(work))
         except BaseException as found:  # noqa: BLE001 - it ends all, and is told
             self._end(found)

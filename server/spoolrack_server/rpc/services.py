@@ -92,13 +92,13 @@ class Services:
         }
 
     def _method(self, name: str) -> Method:
-        if name in CONTRACT and self._calls.find(name) is not None:
+        if name in CONTRACT and self._calls.call_of(name) is not None:
             return partial(self._call, name)
         own: Method = getattr(self if name in CONTRACT else self._scaler, name)
         return own
 
     async def _call(self, name: str, request: Any, context: Context) -> Message:
-        call = self._calls.find(name)
+        call = self._calls.call_of(name)
         assert call is not None
         return response_of(name, await call(current_caller(), request))
 

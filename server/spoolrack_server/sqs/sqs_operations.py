@@ -160,7 +160,7 @@ class SqsOperations:
         facts, now = self._facts.get(queue), self._clock.monotonic()
         if facts is not None and now - facts.read_at < FACTS_LIFETIME:
             return facts
-        facts = queue_attributes.facts_of(await self._queues.find(queue), now)
+        facts = queue_attributes.facts_of(await self._queues.get_unchecked(queue), now)
         if len(self._facts) >= MOST_FACTS:
             self._facts.clear()
         self._facts[queue] = facts
@@ -203,7 +203,7 @@ class SqsOperations:
                 self._queues, caller, CreateQueue(name=name, settings=settings, labels=labels)
             )
         except QueueExists:
-            there = await self._queues.find(name)
+            there = await self._queues.get_unchecked(name)
             differing = queue_attributes.differing(there, changes, caller.place)
             if differing is not None:
                 raise sqs_errors.queue_exists(
@@ -223,7 +223,7 @@ class SqsOperations:
         policy = attributes[queue_attributes.REDRIVE][:300]
         refusal = f"Value {policy} for parameter RedrivePolicy is invalid. Reason: "
         try:
-            found = await self._queues.find_target(caller, target)
+            found = await self._queues.get_target(caller, target)
         except QueueNotFound:
             raise sqs_errors.invalid_value(refusal + "Dead letter target does not exist.") from None
         except WrongShard:
@@ -239,7 +239,7 @@ class SqsOperations:
             raise sqs_errors.queue_not_found()
         if not caller.permissions(name):
             caller.require(permission_of(Queues.get), name)
-        await self._queues.find(name)
+        await self._queues.get_unchecked(name)
         return Result({"QueueUrl": _url(caller, name)})
 
     async def ListQueues(self, caller: SqsCaller, parameters: Parameters) -> Result:
@@ -275,7 +275,7 @@ class SqsOperations:
     async def GetQueueAttributes(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Queues.get)
         names = parameters.texts("AttributeNames")
-        shown = queue_attributes.attributes_of(await self._queues.find(queue), caller.place)
+        shown = queue_attributes.attributes_of(await self._queues.get_unchecked(queue), caller.place)
         attributes = queue_attributes.selected(shown, names)
         return Result({"Attributes": attributes} if attributes else {})
 
@@ -287,7 +287,7 @@ class SqsOperations:
         if "FifoQueue" in attributes and not queue.endswith(FIFO):
             raise sqs_errors.unknown_attribute("FifoQueue")
         changes = queue_attributes.changes_in(queue, attributes)
-        queue_attributes.check_throughput((await self._queues.find(queue)).labels, changes)
+        queue_attributes.check_throughput((await self._queues.get_unchecked(queue)).labels, changes)
         await self._check_target(caller, queue, attributes, changes.dead_letter_queue)
         changes.labels[LABEL + queue_attributes.MODIFIED] = str(self._clock.wall() // 1_000)
         labels = {name: value or None for name, value in changes.labels.items()}
@@ -323,7 +323,7 @@ class SqsOperations:
 
     async def ListDeadLetterSourceQueues(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Queues.get)
-        await self._queues.find(queue)
+        await self._queues.get_unchecked(queue)
         names, token = await self._page(
             caller,
             parameters,
@@ -339,7 +339,7 @@ class SqsOperations:
         if not tags:
             raise sqs_errors.missing_parameter("The request must contain the parameter Tags.")
         queue_attributes.check_tags(queue, tags)
-        there = await self._queues.find(queue)
+        there = await self._queues.get_unchecked(queue)
         queue_attributes.check_tags(queue, queue_attributes.tags_of(there.labels) | tags)
         await self._update(caller, queue, tags)
         return Result({})
@@ -354,13 +354,13 @@ class SqsOperations:
 
     async def ListQueueTags(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Queues.get)
-        tags = queue_attributes.tags_of((await self._queues.find(queue)).labels)
+        tags = queue_attributes.tags_of((await self._queues.get_unchecked(queue)).labels)
         return Result({"Tags": tags} if tags else {})
 
     async def AddPermission(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Queues.update)
         labels = queue_attributes.with_permission(
-            await self._queues.find(queue),
+            await self._queues.get_unchecked(queue),
             caller.place,
             parameters.required("Label"),
             parameters.texts("AWSAccountIds"),
@@ -371,7 +371,7 @@ class SqsOperations:
 
     async def RemovePermission(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Queues.update)
-        found = await self._queues.find(queue)
+        found = await self._queues.get_unchecked(queue)
         label = parameters.required("Label")
         labels = queue_attributes.without_permission(found, caller.place, label)
         await self._update(caller, queue, labels)
@@ -663,7 +663,7 @@ class SqsOperations:
 
     async def _require_there(self, parameter: str, queue: str) -> None:
         try:
-            await self._queues.find(queue)
+            await self._queues.get_unchecked(queue)
         except QueueNotFound:
             raise sqs_errors.no_resource(parameter) from None
 

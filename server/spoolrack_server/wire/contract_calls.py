@@ -67,6 +67,16 @@ Arguments = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class ContractRow:
+    """A call that the table says in full: no front has a handler of its own."""
+
+    render: Callable[[Any], Message]
+    """Returns the resource, or the response, of the use case's answer, or of an item of its page."""
+    read: Callable[[Any], Arguments]
+    """Returns the arguments of the use case in a request."""
+
+
+@dataclass(frozen=True, slots=True)
 class ContractMethod:
     """A method's use case, with the permission that it needs on some queue, and on the one that its
     request names."""
@@ -76,22 +86,28 @@ class ContractMethod:
     """That of the use case."""
     queue: Callable[[Any], str]
     """Returns the queue that a request names; empty: it names none, or the handler refuses it."""
-    render: Callable[[Any], Message] | None = None
-    """Returns the resource, or the response, of the use case's answer, or of an item of its page. None:
-    the method has a handler."""
-    read: Callable[[Any], Arguments] = convert.fields_of
-    """Returns the arguments of the use case in a request."""
+    row: ContractRow | None = None
+    """None: the method has a handler."""
 
 
 def uses(
     use_case: Callable[..., Any],
     queue: str | Callable[[Any], str] = lambda request: "",
-    render: Callable[[Any], Message] | None = None,
-    read: Callable[[Any], Arguments] = convert.fields_of,
+    row: ContractRow | None = None,
 ) -> ContractMethod:
     """Return a method by its use case, with the path of the field that names the queue."""
     named = attrgetter(queue) if isinstance(queue, str) else queue
-    return ContractMethod(use_case, permission_of(use_case), named, render, read)
+    return ContractMethod(use_case, permission_of(use_case), named, row)
+
+
+def _row(
+    use_case: Callable[..., Any],
+    render: Callable[[Any], Message],
+    queue: str | Callable[[Any], str] = lambda request: "",
+    read: Callable[[Any], Arguments] = convert.fields_of,
+) -> ContractMethod:
+    """Return a method that needs no handler."""
+    return uses(use_case, queue, ContractRow(render, read))
 
 
 def _as(kind: Callable[..., Any]) -> Callable[[Message], Arguments]:
@@ -149,39 +165,37 @@ CONTRACT: Final[Mapping[str, ContractMethod]] = {
     "ExtendLeases": uses(Leases.extend, "queue"),
     "Release": uses(Leases.release, "queue"),
     "Reject": uses(Leases.reject, "queue"),
-    "GetMessage": uses(Messages.get, "queue", convert.message),
+    "GetMessage": _row(Messages.get, convert.message, "queue"),
     "ListMessages": uses(Messages.list, "queue"),
-    "Stage": uses(Stages.stage, "queue", _staged, lambda request: {"chunk": stage_of(request)}),
-    "Publish": uses(Stages.publish, render=_published, read=_as(Publish)),
-    "AbortStage": uses(
+    "Stage": _row(Stages.stage, _staged, "queue", lambda request: {"chunk": stage_of(request)}),
+    "Publish": _row(Stages.publish, _published, read=_as(Publish)),
+    "AbortStage": _row(
         Stages.abort,
-        render=lambda dropped: staging.AbortStageResponse(message_count=dropped),
+        lambda dropped: staging.AbortStageResponse(message_count=dropped),
         read=_as(Abort),
     ),
-    "GetStage": uses(Stages.get, render=convert.stage),
-    "ListStages": uses(Stages.list, render=convert.stage),
+    "GetStage": _row(Stages.get, convert.stage),
+    "ListStages": _row(Stages.list, convert.stage),
     "Reserve": uses(Reservations.reserve, "queue"),
-    "ExtendReservation": uses(
-        Reservations.extend, render=convert.reservation, read=_as(ExtendReservation)
-    ),
+    "ExtendReservation": _row(Reservations.extend, convert.reservation, read=_as(ExtendReservation)),
     "ReadReservation": uses(Reservations.read),
-    "CommitReservations": uses(Reservations.commit, render=_committed, read=_as(CommitReservations)),
-    "ReleaseReservation": uses(Reservations.release, render=convert.reservation, read=_as(Release)),
-    "GetReservation": uses(Reservations.get, render=convert.reservation),
-    "ListReservations": uses(Reservations.list, render=convert.reservation),
-    "StartRedrive": uses(Redrives.start, "queue", convert.redrive, _as(StartRedrive)),
-    "GetRedrive": uses(Redrives.get, render=convert.redrive),
-    "ListRedrives": uses(Redrives.list, render=convert.redrive),
-    "CancelRedrive": uses(Redrives.cancel, render=convert.redrive),
-    "CreateSchedule": uses(Schedules.create, "schedule.queue", convert.schedule, _created_schedule),
-    "GetSchedule": uses(Schedules.get, "queue", convert.schedule),
-    "UpdateSchedule": uses(Schedules.update, "schedule.queue", convert.schedule, _updated_schedule),
-    "ListSchedules": uses(Schedules.list, render=convert.schedule),
-    "PauseSchedule": uses(Schedules.pause, "queue", convert.schedule, partial(_paused, paused=True)),
-    "ResumeSchedule": uses(Schedules.pause, "queue", convert.schedule, partial(_paused, paused=False)),
-    "DeleteSchedule": uses(Schedules.delete, "queue", convert.schedule),
+    "CommitReservations": _row(Reservations.commit, _committed, read=_as(CommitReservations)),
+    "ReleaseReservation": _row(Reservations.release, convert.reservation, read=_as(Release)),
+    "GetReservation": _row(Reservations.get, convert.reservation),
+    "ListReservations": _row(Reservations.list, convert.reservation),
+    "StartRedrive": _row(Redrives.start, convert.redrive, "queue", _as(StartRedrive)),
+    "GetRedrive": _row(Redrives.get, convert.redrive),
+    "ListRedrives": _row(Redrives.list, convert.redrive),
+    "CancelRedrive": _row(Redrives.cancel, convert.redrive),
+    "CreateSchedule": _row(Schedules.create, convert.schedule, "schedule.queue", _created_schedule),
+    "GetSchedule": _row(Schedules.get, convert.schedule, "queue"),
+    "UpdateSchedule": _row(Schedules.update, convert.schedule, "schedule.queue", _updated_schedule),
+    "ListSchedules": _row(Schedules.list, convert.schedule),
+    "PauseSchedule": _row(Schedules.pause, convert.schedule, "queue", partial(_paused, paused=True)),
+    "ResumeSchedule": _row(Schedules.pause, convert.schedule, "queue", partial(_paused, paused=False)),
+    "DeleteSchedule": _row(Schedules.delete, convert.schedule, "queue"),
 }
-"""All methods of the contract, by name. One whose fields are its use case's arguments is a row."""
+"""All methods of the contract, by name."""
 
 
 def response_of(name: str, answer: Message | None) -> Message:
@@ -211,23 +225,24 @@ class ContractCalls:
         self._clock = clock
         self._root = {"root_id": app.root_id, "shard": "" if app.shard is None else str(app.shard)}
 
-    def find(self, name: str) -> ContractCall | None:
+    def call_of(self, name: str) -> ContractCall | None:
         """Return a call by its name; None: it is a front's own."""
-        if CONTRACT[name].render is not None:
-            return partial(self._call, name)
+        method = CONTRACT[name]
+        if method.row is not None:
+            return partial(self._call, method, method.row, name)
         found: ContractCall | None = getattr(self, name, None)
         return found
 
-    async def _call(self, name: str, caller: Caller, request: Message) -> Message | None:
-        method = CONTRACT[name]
-        assert method.render is not None
-        answer = await self._app.bound(method.use_case)(caller, **method.read(request))
+    async def _call(
+        self, method: ContractMethod, row: ContractRow, name: str, caller: Caller, request: Message
+    ) -> Message | None:
+        answer = await self._app.bound(method.use_case)(caller, **row.read(request))
         if isinstance(answer, ListPage):
             kind = GetMessageClass(METHODS[name].output_type)
-            items = [self._in_root(method.render(each)) for each in answer.items]
+            items = [self._in_root(row.render(each)) for each in answer.items]
             items_field = kind.DESCRIPTOR.fields[0].name
             return kind(**{items_field: items}, next_page_token=answer.next_token)
-        return None if answer is None else self._in_root(method.render(answer))
+        return None if answer is None else self._in_root(row.render(answer))
 
     def _in_root(self, message: Contract) -> Contract:
         """Name the root and its shard, where a message has a field for it."""

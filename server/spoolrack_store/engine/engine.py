@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 from ..files.changes import Changes, Memory
 from ..files.disk import Disk, explained
-from ..files.syncer import Commit
+from ..files.syncer import Barrier
 from ..model.background_work import ALL_WORK, BackgroundWork
 from ..model.clock import Clock, CommitClock, Millis
 from ..model.disk_watermark import DiskWatermark
@@ -104,7 +104,7 @@ class Work:
 
     outcomes: list[Outcome]
     number: int
-    commit: Commit | None
+    barrier: Barrier | None
     """Changes to sync; None: no answer waits for a sync."""
     to_enqueue: list[Entry]
     """Entries to be enqueued before the answers: what was leased as it was sent, and messages of
@@ -116,7 +116,7 @@ class Work:
 
 
 class Engine:
-    """The operations on one root. Not thread-safe, but for `Work.commit.sync`, during which the next
+    """The operations on one root. Not thread-safe, but for `Work.barrier.sync`, during which the next
     commit may begin."""
 
     def __init__(
@@ -300,7 +300,7 @@ class Engine:
             self.index.pack(self.moves.synced)
         if tick:
             self._guarded(self.sharing.require_lock)
-            self.moves.reserve.fill()
+            self.moves.held_room.fill()
             self._guarded(self.sharing.find_orphans)
             for part in self._parts:
                 self._guarded(part.tick)
@@ -343,9 +343,9 @@ class Engine:
         may_wait = self.index.in_spares and not (is_tick or to_enqueue)
         if may_wait and (written := self._written_in_spares(requests, outcomes)):
             return Work(outcomes, 0, self.moves.begin_data_sync(), to_enqueue, True, written)
-        number, commit = self.moves.begin_sync()
+        number, barrier = self.moves.begin_sync()
         self.sharing.rests_on_others = False
-        return Work(outcomes, number, commit, to_enqueue, changed)
+        return Work(outcomes, number, barrier, to_enqueue, changed)
 
     def _needs_sync(self, requests: Sequence[Request[Any]], outcomes: Sequence[Outcome]) -> bool:
         """Return whether an answer promises what isn't durable yet, or the engine's own work waits for
@@ -393,7 +393,7 @@ class Engine:
         """
         if work.in_spares:
             self._sender.enqueue_later(entry for entry in work.in_spares if entry.members)
-        elif work.commit is not None:
+        elif work.barrier is not None:
             self.moves.end_sync(work.number)
         if work.to_enqueue:
             try:
@@ -616,8 +616,8 @@ class Engine:
                 )  # A name that held nothing went as another came.
 
     def _sync_now(self) -> None:
-        number, commit = self.moves.begin_sync()
-        commit.sync()
+        number, barrier = self.moves.begin_sync()
+        barrier.sync()
         self.moves.end_sync(number)
 
 

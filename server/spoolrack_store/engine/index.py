@@ -565,7 +565,7 @@ class Index:
         if name.state is State.READY or queue.groups is not None or not members:
             self.changed_queues[name.queue] = None  # A lease that ends frees a place.
         if name.state is State.READY:
-            queue.sent.add(sent_at(stem.id), members.bit_count() - was.bit_count())
+            queue.ready_by_age.add(sent_at(stem.id), members.bit_count() - was.bit_count())
             if queue.priorities is not None:
                 queue.priorities.change(entry, was, members)
         if queue.groups is not None:

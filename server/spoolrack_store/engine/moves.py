@@ -17,11 +17,11 @@ from typing import Final, TypeVar
 
 from ..files.changes import Change, ChangeKind, Changes
 from ..files.disk import NO_ROOM, NOT_A_FILE, Disk, FolderEntry, SyncFailed, explained, explaining
-from ..files.disk_room import ReservedRoom
+from ..files.disk_room import HeldRoom
 from ..files.layout import BODIES, COPY, FORMAT, NEW, QUARANTINE
 from ..files.removed import RemovedFiles
 from ..files.spares import Spares
-from ..files.syncer import Commit, Syncer
+from ..files.syncer import Barrier, Syncer
 from ..model.batch_file import Damaged, Line, decode_whole
 from ..model.clock import CommitClock, Millis
 from ..model.disk_watermark import DiskWatermark
@@ -110,7 +110,7 @@ class Moves:
         """The last commit whose sync is complete."""
         self.margin = MARGIN if disk.several_hosts else 0
         """So many milliseconds late other processes end a lease."""
-        self.reserve = ReservedRoom(disk)
+        self.held_room = HeldRoom(disk)
         """Room on a full disk, for moves: deletes make room, and a delete needs a receive."""
         self.watermark = watermark or DiskWatermark()
         self.removed_files = RemovedFiles(disk)
@@ -141,12 +141,12 @@ class Moves:
 
     # Commits.
 
-    def begin_sync(self) -> tuple[int, Commit]:
+    def begin_sync(self) -> tuple[int, Barrier]:
         """End the current commit; return its number and the objects to sync."""
         number, self.commit = self.commit, self.commit + 1
         return number, self.syncer.begin()
 
-    def begin_data_sync(self) -> Commit:
+    def begin_data_sync(self) -> Barrier:
         """End the current commit; return the spares to sync. Its changes of names wait for a later
         sync, so `synced` doesn't reach it by this one."""
         self.commit += 1
@@ -743,7 +743,7 @@ class Moves:
                 return
             except OSError as error:
                 if error.errno in NO_ROOM and (
-                    self.removed_files.make_room() or (urgent and self.reserve.give())
+                    self.removed_files.make_room() or (urgent and self.held_room.give())
                 ):
                     continue
                 if error.errno == errno.ENOENT and self._make_folder_of(target):

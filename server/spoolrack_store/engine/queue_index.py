@@ -69,7 +69,7 @@ class QueueIndex:
 
     __slots__ = (
         *("_unpack", "bytes", "counts", "entered", "groups", "left", "orders", "plain", "priorities"),
-        *("ready", "sent"),
+        *("ready", "ready_by_age"),
     )
 
     def __init__(self, unpack: Callable[[str], Entry]) -> None:
@@ -89,8 +89,7 @@ class QueueIndex:
         """Messages that this process has brought into the queue."""
         self.left = 0
         """Messages that it has deleted, let expire or moved away."""
-        self.sent = CountsByAge()
-        """The ready messages."""
+        self.ready_by_age = CountsByAge()
         self.orders = {
             State.READY: self.ready,
             State.LEASED: EntryOrder(unpack),
@@ -141,7 +140,7 @@ class QueueIndex:
         self.bytes += size
         self.orders[state].extend(ids)
         if state is State.READY:
-            self.sent.add_all(ids)
+            self.ready_by_age.add_all(ids)
             if self.plain is not None:
                 self.plain.extend(ids)
             if self.groups is not None:

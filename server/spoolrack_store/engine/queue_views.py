@@ -124,7 +124,7 @@ class QueueViews:
         if name not in self._catalog.records:
             return None
         index, now = self._moves.index.queue(name), self._moves.clock.wall()
-        older = [index.sent.before(now - bound) for bound in bounds]
+        older = [index.ready_by_age.before(now - bound) for bound in bounds]
         counts = [more - less for more, less in pairwise([index.counts[State.READY], *older, 0])]
         return Ages(counts=tuple(counts))
 

@@ -414,7 +414,7 @@ class Sender(Part):
         stem = stem_of(self._ids.make(), line, encoded, priority=file.priority)
         content = b"".join([*file.bodies, encoded])
         try:
-            self._room.reserve(len(content))
+            self._room.claim(len(content))
             entry = self._moves.make(
                 stem,
                 file.queue,

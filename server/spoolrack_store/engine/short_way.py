@@ -171,7 +171,7 @@ class ShortWay:
         name = Name(stem=stem, state=State.SENT, queue=queue, members=stem.full, owner=moves.owner)
         self._room.refresh()
         try:
-            self._room.reserve(len(content))
+            self._room.claim(len(content))
         except StoreError:
             return None
         entry = moves.make_alone(name, content)

@@ -408,7 +408,7 @@ class Stages(Part):
             raise InvalidRequest(what="stage", value=request.stage, rule=rule)
         content = b"".join([*request.bodies, encoded])
         self._room.refresh()
-        self._room.reserve(len(content))
+        self._room.claim(len(content))
         self._queue_room.take(record, chunk.messages, stem.counted)
         self._moves.create_file(chunk.path, content)
         return self._add_chunk(chunk), chunk

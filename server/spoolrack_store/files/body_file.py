@@ -83,7 +83,7 @@ class BodyFile:
         unlink_or_leave(self._disk, self._path)
 
     def _require_room(self, size: int) -> None:
-        DiskRoom(self._disk, self._watermark).reserve(size)
+        DiskRoom(self._disk, self._watermark).claim(size)
 
 
 def link_body(disk: RootDisk, source: str, path: str) -> WrittenBody:

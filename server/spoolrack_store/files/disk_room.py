@@ -1,6 +1,6 @@
 """Room on the disk: what is held back for moves, and what sends may take.
 
-`ReservedRoom` is held back, so that messages can move on a disk that is full to its last byte. A rename
+`HeldRoom` is held back, so that messages can move on a disk that is full to its last byte. A rename
 may need a block more for the folder that it leads into. On a full file system it would be refused, and
 with it every receive and every delete, which make room. So a file without content takes up some room
 from the start. It shrinks as moves need room, and grows again when there is some. Its loss is no harm,
@@ -28,7 +28,7 @@ _LEFT_FREE: Final = 1024 * 1024
 """Not taken for the reserve, so that it isn't filled up just to be given up again."""
 
 
-class ReservedRoom:
+class HeldRoom:
     """The reserve of one root. Its size is read from the disk."""
 
     def __init__(self, disk: Disk) -> None:
@@ -97,8 +97,8 @@ class DiskRoom:
         self._watermark = watermark
         self._space: Space | None = None
 
-    def reserve(self, size: int) -> None:
-        """Reserve the space for a file, and leave some for deletes. Raise `DiskFull`, or
+    def claim(self, size: int) -> None:
+        """Claim the space for a file, and leave some for deletes. Raise `DiskFull`, or
         `DiskError`."""
         if self._space is None:
             try:

@@ -29,7 +29,7 @@ from ..model.shards import Shard, parse_shard
 from . import layout
 from .changes import LOCK, PATH, SIZE, Memory
 from .disk import NO_ROOM, Disk, FileKind, Lock, explaining, free_unlinked
-from .disk_room import ReservedRoom
+from .disk_room import HeldRoom
 from .layout import (
     COPY,
     FOLDERS,
@@ -474,7 +474,7 @@ def _also_when_full(disk: Disk, make: Callable[[], None]) -> None:
         try:
             make()
         except OSError as error:
-            if error.errno not in NO_ROOM or not ReservedRoom(disk).give():
+            if error.errno not in NO_ROOM or not HeldRoom(disk).give():
                 raise
         else:
             return

@@ -69,7 +69,7 @@ class _SyncOrder:
 
 
 class Syncer:
-    """The files and folders that are not synced yet. Not thread-safe, but for `Commit.sync`, which may
+    """The files and folders that are not synced yet. Not thread-safe, but for `Barrier.sync`, which may
     run beside other calls."""
 
     def __init__(self, disk: Disk) -> None:
@@ -125,10 +125,10 @@ class Syncer:
     def is_dirty(self) -> bool:
         return bool(self._dirty or self._files or self._overwritten) or self._files_unsynced
 
-    def begin(self) -> Commit:
+    def begin(self) -> Barrier:
         """Take over all unsynced files and folders, to be synced once by the commit; raise
         `SyncFailed`."""
-        commit = Commit(
+        barrier = Barrier(
             self, list(self._files), list(self._dirty), self._files_unsynced, self._overwritten
         )
         self._overwritten = []
@@ -139,18 +139,18 @@ class Syncer:
         if self._is_early:
             self._failure, self.is_unconfirmed = SyncFailed("a sync was interrupted"), True
             try:
-                commit.sync()
+                barrier.sync()
             except SyncFailed as error:
                 self._failure = error
                 raise
             self._failure = None
-            return Commit(self, [], [], False, [])
-        return commit
+            return Barrier(self, [], [], False, [])
+        return barrier
 
-    def begin_data(self) -> Commit:
+    def begin_data(self) -> Barrier:
         """Take over the overwritten files alone."""
         overwritten, self._overwritten = self._overwritten, []
-        return Commit(self, [], [], False, overwritten)
+        return Barrier(self, [], [], False, overwritten)
 
     def require_synced(self) -> None:
         """Raise `SyncFailed` if a sync under `LOCK` has failed or was interrupted."""
@@ -241,7 +241,7 @@ class Syncer:
                 self._sync_all_below(each.name if folder == _ROOT else f"{folder}/{each.name}")
 
 
-class Commit:
+class Barrier:
     """The unsynced files and folders of one commit."""
 
     def __init__(

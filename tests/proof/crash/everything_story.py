@@ -222,8 +222,8 @@ class EverythingStory(History):
         flight = self.flying[owner].pop(0)
         work = flight.work
         self.told.append(f"{owner} syncs")
-        if work.commit is not None:
-            work.commit.sync()
+        if work.barrier is not None:
+            work.barrier.sync()
             self.gone |= flight.dead
         if self.random.random() < 0.1:
             self.disk.trouble(self.random.choice(CODES), self.random.randint(0, 2), 2)
@@ -624,8 +624,8 @@ class EverythingStory(History):
                     f"{[(type(part).__name__, part.next_due()) for part in engine._parts]}, "
                     f"{engine.index.dues.next()}, now {now}"
                 )
-            if work.commit is not None:
-                work.commit.sync()
+            if work.barrier is not None:
+                work.barrier.sync()
             engine.finish(work)
             self._check(engine)
             self._look(self._excuse(engine, (), aims))

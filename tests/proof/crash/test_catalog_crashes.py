@@ -149,12 +149,12 @@ class CatalogStory(History):
 
     def _sync(self, owner: str) -> None:
         at, work, requests = self.flying[owner].pop(0)
-        if work.commit is not None:
-            work.commit.sync()
+        if work.barrier is not None:
+            work.barrier.sync()
         self.told.append(f"{owner} has synced {at}")
         assert self.engines[owner].finish(work) is not None
         reap(self.engines[owner], self.reaping.choice((0, 1_000)))
-        for history in self.may.values() if work.commit is not None else ():
+        for history in self.may.values() if work.barrier is not None else ():
             forget_before(history, at)
         for request, outcome in zip(requests, work.outcomes, strict=True):
             if isinstance(request, Send) and isinstance(outcome, SendResults):

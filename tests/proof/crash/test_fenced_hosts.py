@@ -14,7 +14,7 @@ from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.engine.moves import MARGIN
 from spoolrack_store.engine.sharing import Sharing
 from spoolrack_store.files.disk import SyncFailed
-from spoolrack_store.files.syncer import Commit, Syncer
+from spoolrack_store.files.syncer import Barrier, Syncer
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.operations import Delete, Receive, Send, messages_of
 from spoolrack_store.model.settings import QueueSettings
@@ -110,8 +110,8 @@ class Takeover:
         )
 
     def _finished(self, work: Work) -> list[Any]:
-        if work.commit is not None:
-            work.commit.sync()
+        if work.barrier is not None:
+            work.barrier.sync()
         outcomes = self.one.finish(work)
         assert outcomes is not None
         return outcomes
@@ -167,7 +167,7 @@ def test_a_host_that_wakes_after_its_eviction_has_answered_nothing_that_is_not_s
 
 PLANTED: Final = {
     "a sync is believed though the lock may be lost": (Sharing, "_require_held", lambda self: None),
-    "no answer waits for a sync": (Syncer, "begin", lambda self: Commit(self, [], [], False, [])),
+    "no answer waits for a sync": (Syncer, "begin", lambda self: Barrier(self, [], [], False, [])),
 }
 
 

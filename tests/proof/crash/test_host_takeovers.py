@@ -8,7 +8,7 @@ import pytest
 from spoolrack_store.engine import sharing
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.moves import Moves
-from spoolrack_store.files.syncer import Commit
+from spoolrack_store.files.syncer import Barrier
 from spoolrack_store.model.operations import Delete, Receive, Send
 from spoolrack_store.model.settings import QueueSettings
 
@@ -82,7 +82,7 @@ def test_the_folders_of_an_unfinished_commit_are_synced_for_it(monkeypatch: pyte
 def test_a_commit_is_marked_as_finished_after_its_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     begin_sync = Moves.begin_sync
 
-    def marked_first(self: Moves) -> tuple[int, Commit]:
+    def marked_first(self: Moves) -> tuple[int, Barrier]:
         assert self.changes is not None
         self.changes.finish()
         return begin_sync(self)

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from spoolrack_store.engine import moves
 from spoolrack_store.files.changes import Changes
-from spoolrack_store.files.syncer import Commit, Syncer
+from spoolrack_store.files.syncer import Barrier, Syncer
 
 from tests.proof.crash.everything_story import EverythingStory
 from tests.proof.crash.stories import Bug, Run, expect_broken, runs
@@ -62,9 +62,9 @@ def test_all_features_on_several_hosts_keep_what_was_answered(run: Run) -> None:
     assert told["ended"]
 
 
-def _taken_over(self: Syncer) -> Commit:
+def _taken_over(self: Syncer) -> Barrier:
     overwritten, self._overwritten = self._overwritten, []
-    commit = Commit(self, list(self._files), list(self._dirty), self._files_unsynced, overwritten)
+    commit = Barrier(self, list(self._files), list(self._dirty), self._files_unsynced, overwritten)
     self._files.clear()
     self._dirty.clear()
     self._files_unsynced = self.is_in_doubt = False

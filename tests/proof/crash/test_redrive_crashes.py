@@ -200,7 +200,7 @@ class RedriveStory(Story):
     def _sync(self, owner: str) -> None:
         at, work = self.flying[owner][0]
         super()._sync(owner)
-        if work.commit is not None and owner in self.engines:
+        if work.barrier is not None and owner in self.engines:
             for id, (when, _) in self.started.items():
                 if when <= at:
                     self.durable.setdefault(id, RedriveState.RUNNING)

@@ -54,8 +54,8 @@ def test_each_message_is_in_one_place_after_any_power_cut_in_the_next_commit(
             break
         work = rig.engine.apply([])
         assert work is not None
-        if not rig.ids("q") and work.commit is not None:
-            work.commit.sync()
+        if not rig.ids("q") and work.barrier is not None:
+            work.barrier.sync()
             rig.engine.finish(work)
     assert rig.ids("q") == ids[:1]
     rig.after(100 if waits else 0)

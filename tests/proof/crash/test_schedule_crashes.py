@@ -104,8 +104,8 @@ class ScheduleStory(History):
     def _sync(self, owner: str) -> None:
         flight = self.flying[owner].pop(0)
         self.told.append(f"{owner} has synced {flight.requests}")
-        if flight.work.commit is not None:
-            flight.work.commit.sync()
+        if flight.work.barrier is not None:
+            flight.work.barrier.sync()
         outcomes = self.engines[owner].finish(flight.work)
         assert outcomes is not None
         reap(self.engines[owner], self.random.randrange(4))

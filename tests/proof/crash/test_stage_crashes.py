@@ -290,7 +290,7 @@ class StageStory(Story):
 
     def _sync(self, owner: str) -> None:
         at, work = self.flying[owner][0]
-        for life in self.lives.values() if work.commit is not None else ():
+        for life in self.lives.values() if work.barrier is not None else ():
             for chunk in life.chunks.values():
                 if chunk.at <= at:
                     chunk.at = 0
