@@ -18,7 +18,7 @@ from spoolrack_server.app.caller import permission_of
 from spoolrack_server.app.health import Health
 from spoolrack_server.gateway.routes import routes
 from spoolrack_server.http import http_errors
-from spoolrack_server.http.context import HttpContext
+from spoolrack_server.http.http_context import HttpContext
 from spoolrack_server.process.server import Server
 from spoolrack_server.system.logs import make_log
 from spoolrack_server.wire import status

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from spoolrack_store.engine.context import MARGIN
 from spoolrack_store.engine.engine import Engine
-from spoolrack_store.engine.moves import MARGIN
 from spoolrack_store.files import hosts_disk
 from spoolrack_store.files.changes import Change, ChangeKind, Changes
 from spoolrack_store.files.disk import SyncFailed, explained

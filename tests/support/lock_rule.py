@@ -19,8 +19,6 @@ from spoolrack_store import engine
 from spoolrack_store.committer import Committer
 
 ENGINE: Final = str(Path(engine.__file__).parent)
-QUESTIONS: Final = str(Path(engine.__file__).parent / "questions.py")
-"""It takes the lock."""
 FREE: Final = "any thread"
 
 
@@ -54,7 +52,7 @@ class LockRule:
 
 @cache
 def _is_engine(code: CodeType) -> bool:
-    return code.co_filename.startswith(ENGINE) and code.co_filename != QUESTIONS
+    return code.co_filename.startswith(ENGINE)
 
 
 @cache

@@ -23,7 +23,7 @@ from spoolrack_store.model.operations import Message
 from ..app.bounds import MAX_COUNT
 from ..app.caller import Caller
 from ..http import request_bodies
-from ..http.context import HttpContext, answer
+from ..http.http_context import HttpContext, answer
 from ..http.request_checks import CALLER
 from ..http.route import Route
 from ..wire import convert

@@ -19,7 +19,7 @@ from ..access.access_control import AccessControl
 from ..app.application import Application
 from ..app.health import Health
 from ..app.memory import MemoryLimiter
-from ..http.context import HttpContext
+from ..http.http_context import HttpContext
 from ..http.http_errors import (
     MethodNotAllowed,
     NoSuchPage,

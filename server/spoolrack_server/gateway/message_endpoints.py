@@ -35,7 +35,7 @@ from spoolrack_store.model.operations import (
 from ..app.bounds import MAX_WAIT, message_id, place
 from ..app.trace_context import context_in, inherit_context
 from ..http import request_bodies
-from ..http.context import HttpContext, answer
+from ..http.http_context import HttpContext, answer
 from ..http.request_checks import CALLER, consumer_of_request, peer_of
 from ..wire import convert, lease_changes
 from ..wire.contract_calls import paging

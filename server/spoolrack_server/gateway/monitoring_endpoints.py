@@ -16,7 +16,7 @@ from spoolrack_store.model.errors import InvalidRequest
 
 from ..app.caller import ALL_QUEUES, Permission
 from ..app.health import Health
-from ..http.context import HttpContext, answer
+from ..http.http_context import HttpContext, answer
 from ..http.request_checks import CALLER
 from ..metrics.history import EVERY
 from ..metrics.observer import Observer

@@ -21,7 +21,7 @@ from spoolrack_store.model.settings import SCHEMA, QueueSettings, SettingKind, t
 
 from ..app.bounds import queue_name
 from ..app.caller import Caller, Permission
-from ..http.context import JSON, HttpContext, answer
+from ..http.http_context import JSON, HttpContext, answer
 from ..http.request_checks import CALLER
 from ..wire import convert
 from ..wire.contract_calls import paging

@@ -14,7 +14,7 @@ from ..app.redrives import Redrives
 from ..app.reservations import Reservations
 from ..app.schedules import Schedules
 from ..app.sends import Sends
-from ..http.context import HttpContext
+from ..http.http_context import HttpContext
 from ..http.route import Route
 from ..metrics.observer import Observer
 from ..wire.contract_calls import ContractCalls

@@ -18,7 +18,7 @@ from ..metrics.instrumentation import Instrumentation
 from ..system.logs import Log
 from ..system.request_ids import HEADER, REQUEST_ID
 from . import request_bodies
-from .context import HttpContext
+from .http_context import HttpContext
 from .http_listener import HttpListener
 from .request_checks import peer_of, require_own_shard
 from .route import Endpoint

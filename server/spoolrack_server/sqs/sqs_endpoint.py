@@ -27,7 +27,7 @@ from ..app.caller import Caller, Permission
 from ..app.memory import MemoryLimiter
 from ..app.trace_context import context_in
 from ..http import request_bodies
-from ..http.context import HttpContext
+from ..http.http_context import HttpContext
 from ..http.http_errors import GatewayError
 from ..http.http_front import HttpFront
 from ..http.http_listener import expect_nothing

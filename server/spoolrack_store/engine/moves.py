@@ -9,25 +9,19 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
-from ..files.changes import Change, ChangeKind, Changes
-from ..files.disk import NO_ROOM, NOT_A_FILE, Disk, FolderEntry, SyncFailed, explained, explaining
-from ..files.disk_room import HeldRoom
+from ..files.changes import Change, ChangeKind
+from ..files.disk import NO_ROOM, NOT_A_FILE, FolderEntry, SyncFailed, explained, explaining
 from ..files.layout import BODIES, COPY, FORMAT, NEW, QUARANTINE
-from ..files.removed import RemovedFiles
-from ..files.spares import Spares
-from ..files.syncer import Barrier, Syncer
 from ..model.batch_file import Damaged, Line, decode_whole
-from ..model.clock import CommitClock, Millis
-from ..model.disk_watermark import DiskWatermark
+from ..model.clock import Millis
 from ..model.errors import DiskError, DiskFull, StoreError
 from ..model.members import MOST, pieces
-from ..model.message_ids import FileIds
 from ..model.names import (
     MAX_BYTES,
     MAX_RECEIVES,
@@ -41,9 +35,8 @@ from ..model.names import (
 from ..model.operations import WrittenBody
 from ..model.sealed import NotWhole, Torn
 from ..model.transitions import COUNTED, Move, State
-from .effort import Effort
+from .context import Context
 from .entries import Entry, may_rename
-from .index import Index
 
 log = logging.getLogger(__name__)
 
@@ -53,11 +46,6 @@ _OVER: Final = (State.REMOVED, State.QUARANTINED)
 PATIENCE: Final = 1_000
 """So many milliseconds later other processes end a lease of a consumer that prefetches: the one that
 leased it knows which messages were begun."""
-MARGIN: Final = 1_000
-"""By so many milliseconds the clocks of hosts that share a root may differ: a host ends leases that
-another one made so much later."""
-FIRST_FILE_SECONDS: Final = 0.001
-"""Of a file, before any is measured: ten times what a local disk takes."""
 SAMPLES: Final = 16
 """Over about so many files the mean moves."""
 NOTE: Final = ".why"
@@ -75,87 +63,8 @@ class NameVanished(FileVanished):
     its batch say, if there are any."""
 
 
-class Moves:
+class Moves(Context):
     """All names of one root. Not thread-safe."""
-
-    def __init__(
-        self,
-        disk: Disk,
-        clock: CommitClock,
-        owner: str,
-        ids: FileIds,
-        *,
-        is_living: Callable[[str], bool] = lambda owner: False,
-        watermark: DiskWatermark | None = None,
-    ) -> None:
-        """`is_living` tells whether another process, by its owner, has the root open; below the free
-        room of `watermark` nothing is stored."""
-        self.disk = disk
-        self.changes: Changes | None = None
-        """Where moves are told to other processes; None: there never are any."""
-        self.clock = clock
-        self.owner = owner
-        self.ids = ids
-        self.index = Index()
-        self.syncer = Syncer(disk)
-        self.statistics: Final = self.syncer.statistics
-        """Counts of all work since the start."""
-        self.effort = Effort()
-        """Background work draws on it."""
-        self.request_effort = Effort()
-        """Each move draws on it, for `run_in`."""
-        self.commit = 1
-        """The number of the commit under way."""
-        self.synced = 0
-        """The last commit whose sync is complete."""
-        self.margin = MARGIN if disk.several_hosts else 0
-        """So many milliseconds late other processes end a lease."""
-        self.held_room = HeldRoom(disk)
-        """Room on a full disk, for moves: deletes make room, and a delete needs a receive."""
-        self.watermark = watermark or DiskWatermark()
-        self.removed_files = RemovedFiles(disk)
-        """Names that the reaper may unlink: room on a full disk, too."""
-        self.spares = Spares(disk, owner)
-        """Files that were made before, for sends."""
-        self.to_enqueue: list[Entry] = []
-        """Entries in `new/` that must be where other processes look before this commit is answered:
-        leases, and messages of strict groups, as what is sent after the answer comes after them."""
-        self.foreign_files: dict[str, str] = {}
-        """Paths of what was found in the folders and is none of ours, and why."""
-        self.quarantined = 0
-        """Messages and foreign files that were put into quarantine."""
-        self.queues: Container[str] | None = None
-        """The names of all queues; None: they aren't known."""
-        self.is_living = is_living
-        self.full_at: Millis | None = None
-        """When the disk had no room for a file that was sent, though its free space says otherwise: a
-        quota. None: there was room for the last one."""
-        self.refused_at: Millis | None = None
-        """The monotonic time at which the disk refused something last."""
-        self.unlinked = 0
-        """Messages that were unlinked from `remove/`."""
-        self.file_seconds = FIRST_FILE_SECONDS
-        """Seconds that it took of late to make, rename or unlink a file: a moving mean."""
-        self.unread_files: dict[str, None] = {}
-        """Files of parts that the disk refused to show: each commit looks at them again."""
-
-    # Commits.
-
-    def begin_sync(self) -> tuple[int, Barrier]:
-        """End the current commit; return its number and the objects to sync."""
-        number, self.commit = self.commit, self.commit + 1
-        return number, self.syncer.begin()
-
-    def begin_data_sync(self) -> Barrier:
-        """End the current commit; return the spares to sync. Its changes of names wait for a later
-        sync, so `synced` doesn't reach it by this one."""
-        self.commit += 1
-        return self.syncer.begin_data()
-
-    def end_sync(self, number: int) -> None:
-        self.synced = max(self.synced, number)
-
-    # Moves.
 
     def make(
         self,
@@ -203,11 +112,6 @@ class Moves:
         else:
             self.syncer.file_written()
         return self.index.appear(name, self.commit, due=due)
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether other processes have the root open."""
-        return self.changes is not None and self.changes.is_shared
 
     def _fill_spare(self, path: str, parts: Sequence[bytes]) -> bool:
         """Write the file that is to have the name `path` over a spare; return False if there is none.

@@ -10,8 +10,8 @@ from random import Random
 from typing import Any, Final
 
 import pytest
+from spoolrack_store.engine.context import MARGIN
 from spoolrack_store.engine.engine import Engine, Work
-from spoolrack_store.engine.moves import MARGIN
 from spoolrack_store.engine.sharing import Sharing
 from spoolrack_store.files.disk import SyncFailed
 from spoolrack_store.files.syncer import Barrier, Syncer
