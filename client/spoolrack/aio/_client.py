@@ -10,7 +10,7 @@ from .. import _arguments as arguments
 from .._call_values import ListQueues
 from .._core.client_base import ClientBase, Queues
 from .._core.pagination import items
-from .._core.queue_changes import create_queue, delete_queue, ensure_queue, update_queue
+from .._core.queue_catalog import create_queue, delete_queue, ensure_queue, update_queue
 from .._core.several_queues import Order, SeveralQueues
 from .._core.worker_core import WorkerCore, WorkerOptions
 from .._credentials import CredentialOptions

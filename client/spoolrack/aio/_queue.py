@@ -30,7 +30,7 @@ from .._core.bound_message import (
 from .._core.outgoing import chunks_of, outgoing, outgoing_of_all, size_of
 from .._core.peek import filter_of, peek_envelopes, states_of
 from .._core.queue_base import QueueBase
-from .._core.queue_changes import delete_queue, update_queue
+from .._core.queue_catalog import delete_queue, update_queue
 from .._core.worker_core import WorkerCore, WorkerOptions
 from .._message_base import MessageFacts
 from .._reservation_values import DEFAULT_RESERVED, DEFAULT_RESERVED_BYTES, Reservation

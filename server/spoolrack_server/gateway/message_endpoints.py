@@ -37,10 +37,10 @@ from ..app.trace_context import context_in, inherit_context
 from ..http import request_bodies
 from ..http.http_context import HttpContext, answer
 from ..http.request_checks import CALLER, consumer_of_request, peer_of
-from ..wire import convert, lease_changes
+from ..wire import convert, lease_requests
 from ..wire.contract_calls import paging
 from ..wire.json_form import parsed, rendered, time_text
-from ..wire.lease_changes import Item
+from ..wire.lease_requests import Item
 from . import headers
 from .queue_endpoints import queue_of
 
@@ -259,7 +259,7 @@ class MessageEndpoints:
         if not item.HasField("visibility_timeout"):
             rule = "must be given: the seconds from now to the end of the lease"
             raise InvalidRequest(what="the parameter visibility_timeout", value="", rule=rule)
-        changes, _ = lease_changes.extensions([item])
+        changes, _ = lease_requests.extensions([item])
         last_receives = {} if last is None else {0: last}
         extended = self._app.leases.extend(request[CALLER], queue, changes, last_receives)
         (end,) = await extended.answered()
@@ -268,7 +268,7 @@ class MessageEndpoints:
         return web.json_response({"lease_expire_time": time_text(end)})
 
     async def release(self, request: web.Request) -> web.StreamResponse:
-        changes = lease_changes.releases([_change_in(request, rpc.MessageRelease)])
+        changes = lease_requests.releases([_change_in(request, rpc.MessageRelease)])
         released = self._app.leases.release(request[CALLER], queue_of(request), changes)
         (result,) = await released.answered()
         if isinstance(result, StoreError):
@@ -276,7 +276,7 @@ class MessageEndpoints:
         return web.json_response({"deliver_time": time_text(result)})
 
     async def reject(self, request: web.Request) -> web.StreamResponse:
-        changes = lease_changes.rejections([_change_in(request, rpc.MessageRejection)])
+        changes = lease_requests.rejections([_change_in(request, rpc.MessageRejection)])
         rejected = self._app.leases.reject(request[CALLER], queue_of(request), changes)
         (error,) = await rejected.answered()
         if error is not None:

@@ -34,7 +34,7 @@ from ..app.flow_control import FlowControl
 from ..app.leases import Leases
 from ..app.receives import LeasedMessages, Receives
 from ..app.store_access import FRAME_BYTES, Submitted
-from ..wire import convert, encoding, lease_changes
+from ..wire import convert, encoding, lease_requests
 from ..wire.encoding import ResponseTags
 from ..wire.status import INTERNAL, failure_of
 from .authorized_calls import Context, current_caller, current_consumer
@@ -363,7 +363,7 @@ class ReceiveStreams:
             if content.queue != queue:
                 rule = f"must be empty, or the stream's: {queue}"
                 raise InvalidRequest(what="queue", value=content.queue, rule=rule)
-            return lease_changes.submit(self._leases, caller, content)
+            return lease_requests.submit(self._leases, caller, content)
 
         async def write_alone(context: Context, response: bytes) -> None:
             async with writes:

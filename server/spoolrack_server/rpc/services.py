@@ -27,7 +27,7 @@ from ..app.queues import Queues
 from ..app.store_access import Submitted
 from ..app.trace_context import context_in
 from ..metrics.instrumentation import Instrumentation
-from ..wire import convert, encoding, lease_changes, outgoing_messages
+from ..wire import convert, encoding, lease_requests, outgoing_messages
 from ..wire.contract_calls import CONTRACT, ContractCalls, ContractMethod, response_of, uses
 from .authorized_calls import Context, current_caller, current_consumer
 from .calls import CallIsOver, Method, Requests, ServedMethod, put, write
@@ -134,8 +134,8 @@ class Services:
 
     # Calls on leases.
 
-    async def _change_leases(self, request: lease_changes.LeaseRequest, context: Context) -> bytes:
-        return await lease_changes.submit(self._app.leases, current_caller(), request).answered()
+    async def _change_leases(self, request: lease_requests.LeaseRequest, context: Context) -> bytes:
+        return await lease_requests.submit(self._app.leases, current_caller(), request).answered()
 
     Delete = ExtendLeases = Release = Reject = _change_leases
 
@@ -143,7 +143,7 @@ class Services:
         caller = current_caller()
 
         async def begin(request: rpc.DeleteRequest) -> Submitted[bytes]:
-            return lease_changes.submit(self._app.leases, caller, request)
+            return lease_requests.submit(self._app.leases, caller, request)
 
         await self._streams.serve(requests, context, StreamOperation("StreamDelete", begin))
 

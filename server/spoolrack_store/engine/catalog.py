@@ -169,10 +169,10 @@ class Catalog(Part):
         """Those that were made or changed, or whose settings were read: `expiry` takes them out."""
         self.scheduled = SortedNames()
         """The names of the queues that have schedules, in order."""
-        self._changes = 0
+        self._revision = 0
         """Of `records`."""
         self._listing: tuple[int, list[QueueRecord]] = 0, []
-        """All records in order, after so many changes."""
+        """All records in order, and the revision that they are of."""
         self.sources: dict[str, dict[str, None]] = {}
         """By dead-letter queue, whether it exists or not, the queues that name it."""
         self.windows = Counter[Millis]()
@@ -531,7 +531,7 @@ class Catalog(Part):
         self._moves.index.changed_queues[record.name] = None
         self._drop_indexes(record.name)
         self.records[record.name] = record
-        self._changes += 1
+        self._revision += 1
         self.windows[record.settings.deduplication_window] += 1
         self._writers.update(dict.fromkeys(each.writer for each in record.schedules.values()))
         if record.schedules:
@@ -545,7 +545,7 @@ class Catalog(Part):
         self._moves.index.changed_queues[name] = None
         self._drop_indexes(name)
         record = self.records.pop(name, None)
-        self._changes += 1
+        self._revision += 1
         return record
 
     def _drop_indexes(self, name: str) -> None:
@@ -565,11 +565,11 @@ class Catalog(Part):
 
     def listing(self) -> list[QueueRecord]:
         """Return the records of all queues by name. In any thread."""
-        changes, listing = self._listing
-        if changes != self._changes:
-            changes = self._changes  # First: what changes meanwhile is listed by the next call.
+        revision, listing = self._listing
+        if revision != self._revision:
+            revision = self._revision  # First: what changes meanwhile is listed by the next call.
             listing = sorted(self.records.values(), key=attrgetter("name"))
-            self._listing = changes, listing
+            self._listing = revision, listing
         return listing
 
     def _latest(self, name: str) -> QueueRecord | _Tombstone | None:
