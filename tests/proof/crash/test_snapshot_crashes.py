@@ -253,8 +253,8 @@ def _reads_once(patched: pytest.MonkeyPatch) -> None:
     """Miss what moves, while commits go on, from a folder that isn't read yet to one that is."""
     honest = snapshot._follow
 
-    def follow(links: _Links) -> int:
-        return 0 if _files_of(links.made, ".")[2:] else honest(links)
+    def follow(links: _Links, spares: list[str] | None = None) -> int:
+        return 0 if _files_of(links.made, ".")[2:] else honest(links, spares)
 
     patched.setattr(snapshot, "_follow", follow)
 
