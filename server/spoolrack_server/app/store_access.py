@@ -29,7 +29,8 @@ QUICK: Final = 0.0001
 """Seconds for which the event loop may wait for the disk: a hand-over to another thread and back takes
 as long for a lone message. On a slower disk requests share a sync."""
 QUICK_ALONE: Final = 0.001
-"""The same for a stream that is alone: there is nobody to share a sync with."""
+"""The same for a stream that is alone: there is nobody to share a sync with. Where others bring requests
+of the kind, all share commits."""
 ALONE: Final = 8
 """Lone requests in a row, without another stream of the kind between, after which a stream is alone."""
 
@@ -84,15 +85,12 @@ class StoreAccess:
         return await answer(self.store.submit(request))
 
     def arrive(self, requests: int, kind: str, stream: int) -> None:
-        """Note that a stream of a kind brings requests, so many, before they are begun. Several share a
-        commit; a lone one may have its own."""
+        """Note that a stream of a kind brings requests, so many, before they are begun. They share a
+        commit; a lone one of a stream that is alone has its own."""
         last, in_a_row = self._in_a_row.get(kind, (stream, 0))
         in_a_row = in_a_row + 1 if stream == last and requests == 1 else 0
         self._in_a_row[kind] = stream, in_a_row
-        if requests > 1:
-            self._within = 0.0
-        else:
-            self._within = QUICK_ALONE if in_a_row >= ALONE else QUICK
+        self._within = QUICK_ALONE if in_a_row >= ALONE else 0.0
 
     def begin(self, request: Request[T]) -> Submitted[T]:
         """Have a request done, at once if it is plain, nothing else is at work and the disk is
