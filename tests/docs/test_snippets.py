@@ -125,6 +125,7 @@ SNIPPETS: Final = (
     Snippet("client", 10, SHARDS, "", "['jobs']"),
     Snippet("client", 11, "import spoolrack"),
     Snippet("client", 12),
+    Snippet("limits", 0, CLIENT, "print(crawl.receive()[0].group)", "example.org"),
     Snippet("retries", 0, HANDLING, prints="handled"),
     Snippet("retries", 1, CLIENT.replace("jobs =", "#")),
     Snippet("schedules", 0, f"{CLIENT}client.create_queue('reports')"),

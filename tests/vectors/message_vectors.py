@@ -167,6 +167,8 @@ def _scalar(field: FieldDescriptor) -> Any:
             return field.enum_type.values[-1].number
         case FieldDescriptor.CPPTYPE_BOOL:
             return True
+        case FieldDescriptor.CPPTYPE_DOUBLE:
+            return 0.25 + field.number
         case number:
             return NUMBERS[number] + field.number
 

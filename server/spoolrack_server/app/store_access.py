@@ -29,8 +29,8 @@ QUICK: Final = 0.0001
 """Seconds for which the event loop may wait for the disk: a hand-over to another thread and back takes
 as long for a lone message. On a slower disk requests share a sync."""
 QUICK_ALONE: Final = 0.001
-"""The same for a stream that is alone: there is nobody to share a sync with. Where others bring requests
-of the kind, all share commits."""
+"""The same for a stream that is alone: there is nobody to share a sync with. Where others of its kind
+bring requests, all share commits."""
 ALONE: Final = 8
 """Lone requests in a row, without another stream of the kind between, after which a stream is alone."""
 
