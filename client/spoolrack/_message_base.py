@@ -47,7 +47,8 @@ class MessageFacts:
         """
         if self.is_body_left_out:
             raise Unsupported(
-                f"The body of message {self.id} has {self.size} bytes, and isn't read into memory: "
+                f"The body of message {self.id} has {self.body_size} bytes, and isn't read into "
+                "memory: "
                 + (f"it is in {self._envelope.path}." if self._envelope.path else "read it over HTTP.")
             )
         return self._envelope.body
@@ -55,7 +56,7 @@ class MessageFacts:
     @property
     def is_body_left_out(self) -> bool:
         """Whether the body was sent as a file and is too large for memory, more than 64 MiB."""
-        return self.size > MAX_BODY_IN_MEMORY and not self._envelope.body
+        return self.body_size > MAX_BODY_IN_MEMORY and not self._envelope.body
 
     @property
     def path(self) -> Path | None:
@@ -75,9 +76,9 @@ class MessageFacts:
         return json.loads(self.body)
 
     @property
-    def size(self) -> int:
+    def body_size(self) -> int:
         """Bytes of the whole body."""
-        return self._envelope.size
+        return self._envelope.body_size
 
     @property
     def attributes(self) -> Attributes:
@@ -166,7 +167,7 @@ class MessageFacts:
 
     def __repr__(self) -> str:
         body = self._envelope.body
-        shown = repr(body) if self.size <= 60 else f"{body[:57]!r}... {self.size} bytes"
+        shown = repr(body) if self.body_size <= 60 else f"{body[:57]!r}... {self.body_size} bytes"
         return (
             f"<Message {self.id} of {self._queue_name}: {shown}, {self.state}, "
             f"received {self.receive_count}x>"

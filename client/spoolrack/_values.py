@@ -198,7 +198,7 @@ class Envelope:
     id: str
     body: bytes
     attributes: Attributes = field(default_factory=dict)
-    size: int
+    body_size: int
     """Bytes of the whole body, also where `body` holds only its beginning."""
     sent_ms: int
     """Unix time in milliseconds, as all the moments here: most programs never look at them."""

@@ -194,7 +194,7 @@ def _operation(
     if message is not None:
         of_message = {
             "messaging.message.id": message.id,
-            "messaging.message.body.size": message.size,
+            "messaging.message.body.size": message.body_size,
             "messaging.spoolrack.message.receive_count": message.receive_count,
         }
         link = link_of(message)

@@ -142,7 +142,7 @@ def test_receive_prints_json_with_all_that_is_known(spoolrack: Spoolrack, client
     first, second = map(json.loads, received.out.splitlines())
     assert (first["body"], first["attributes"]) == ("ü\n", {"text": "ä"})
     assert first["binary_attributes"] == {"raw": "/w=="}
-    assert (second["body_base64"], "body" in second) == ("/w==", False)
+    assert (second["binary_body"], "body" in second) == ("/w==", False)
     assert (first["receive_count"], first["body_size"]) == (1, 3)
     assert first["lease_expire_time"] > first["send_time"]
     assert spoolrack("delete", "jobs", first["receipt"]).code == 0

@@ -469,7 +469,7 @@ class _AcksOfOwners:
 
 def _size_of(envelope: Envelope) -> int:
     """Return the bytes of body and attributes; for text outside ASCII a little less."""
-    return envelope.size + sum(len(name) + len(each) for name, each in envelope.attributes.items())
+    return envelope.body_size + sum(len(name) + len(each) for name, each in envelope.attributes.items())
 
 
 def shares(budget: int, amounts: Sequence[int], busy: Sequence[bool]) -> list[int]:

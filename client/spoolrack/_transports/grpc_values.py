@@ -213,7 +213,7 @@ def envelope(message: pb.Message, visibility_timeout: float | None = None) -> En
         body=message.body,
         # Most have none, and to look takes less than to walk through nothing.
         attributes=attributes(message) if message.attributes else {},
-        size=message.body_size,
+        body_size=message.body_size,
         sent_ms=millis(message.send_time),
         receive_count=message.receive_count,
         first_receive_ms=millis(message.first_receive_time)

@@ -122,7 +122,7 @@ def envelope_of(name: FileName, body: bytes, *, size: int, now: int, receipt: st
     return Envelope(
         id=str(name.number),
         body=body,
-        size=size,
+        body_size=size,
         sent_ms=_millis(names.in_micros(name.number)),
         due_ms=_millis(name.expiration) if leased and name.expiration is not None else None,
         receipt=receipt,

@@ -98,7 +98,7 @@ def test_large_messages_are_staged_in_chunks_of_their_own(client: spoolrack.Clie
     (stage,) = client.staging.list()
     assert (stage.chunk_count, stage.message_counts) == (3, {"jobs": 4})
     assert client.staging.publish("me", 0, [batch.stage]).message_count == 4
-    assert Counter(message.size for message in jobs.peek(max_body_bytes=0)) == {
+    assert Counter(message.body_size for message in jobs.peek(max_body_bytes=0)) == {
         3 * MIB: 1,
         MIB // 2: 2,
         1: 1,

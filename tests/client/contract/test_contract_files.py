@@ -28,7 +28,7 @@ def file(tmp_path: Path) -> Path:
 def test_a_file_is_a_message(jobs: Queue, file: Path) -> None:
     id = jobs.send_file(file)
     (message,) = jobs.receive(1)
-    assert (message.id, message.body, message.size) == (id, file.read_bytes(), file.stat().st_size)
+    assert (message.id, message.body, message.body_size) == (id, file.read_bytes(), file.stat().st_size)
     assert not message.is_body_left_out
     message.delete()
     assert file.exists()
@@ -76,7 +76,7 @@ def test_a_folder_takes_files_of_any_size(tmp_path: Path) -> None:
         found = [*jobs.receive(1), *jobs.receive(1)]
         assert [message.id for message in found] == ids
         for message in found:
-            assert (message.size, message.is_body_left_out) == (HUGE, True)
+            assert (message.body_size, message.is_body_left_out) == (HUGE, True)
             with pytest.raises(Unsupported, match="bodies/"):
                 _ = message.body
             assert message.path is not None
@@ -108,7 +108,7 @@ def test_a_body_that_a_server_leaves_out_is_told(tmp_path: Path) -> None:
             folder.queue("jobs").send_file(path, link=True)
         with server.client() as client:
             (message,) = client.queue("jobs").receive(1, wait=20)
-            assert (message.size, message.is_body_left_out, message.path) == (HUGE, True, None)
+            assert (message.body_size, message.is_body_left_out, message.path) == (HUGE, True, None)
             with pytest.raises(Unsupported, match="read it over HTTP"):
                 _ = message.body
             message.delete()

@@ -45,7 +45,7 @@ def test_a_message_comes_with_the_facts_about_it(jobs: Queue, world: World) -> N
     id = jobs.send("hello", attributes={"colour": "red"})
     world.advance(5)
     (message,) = jobs.receive()
-    assert (message.id, message.body, message.text, message.size) == (id, b"hello", "hello", 5)
+    assert (message.id, message.body, message.text, message.body_size) == (id, b"hello", "hello", 5)
     assert message.attributes == {"colour": "red"}
     assert message.receive_count == 1
     assert message.state is MessageState.LEASED
@@ -340,7 +340,7 @@ def test_bodies_and_attributes_come_as_they_were_sent(jobs: Queue) -> None:
             id = jobs.send(body, attributes=attributes)
             (message,) = jobs.receive()
             for came in (message, jobs.get(id)):
-                assert (came.id, came.attributes, came.size) == (id, attributes, len(body))
+                assert (came.id, came.attributes, came.body_size) == (id, attributes, len(body))
                 assert came.body == body
             message.delete()
 

@@ -291,4 +291,4 @@ def test_a_peek_shows_as_much_of_a_body_as_it_was_asked_for(jobs: Queue) -> None
     jobs.send("0123456789")
     for wanted, seen in ((0, b""), (3, b"012"), (100, b"0123456789"), (None, b"0123456789")):
         (message,) = jobs.peek(max_body_bytes=wanted)
-        assert (message.body, message.size) == (seen, 10)
+        assert (message.body, message.body_size) == (seen, 10)

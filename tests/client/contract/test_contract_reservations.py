@@ -72,7 +72,7 @@ def test_a_read_tells_all_of_a_message_but_a_receipt(client: spoolrack.Client, j
     jobs.reserve("s", 0)
     for _ in range(2):
         (message,) = client.reservations.read("s", 0)
-        assert (message.id, message.body, message.size) == (id, b"a", 1)
+        assert (message.id, message.body, message.body_size) == (id, b"a", 1)
         assert message.attributes == {"colour": "red", "raw": b"\xff"}
         assert (message.receipt, message.receive_count) == ("", 1)
 

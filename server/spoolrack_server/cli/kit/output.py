@@ -102,7 +102,7 @@ def message_line(message: MessageFacts, queue: str | None = None) -> bytes:
         entries["group"] = message.group
     if message.priority:
         entries["priority"] = message.priority
-    entries["body_size"] = message.size
+    entries["body_size"] = message.body_size
     entries["state"] = message.state.value
     entries["send_time"] = _moment(message.sent_at)
     entries["receive_count"] = message.receive_count
@@ -129,7 +129,7 @@ def _body(body: bytes) -> dict[str, str]:
     try:
         return {"body": body.decode()}
     except UnicodeDecodeError:
-        return {"body_base64": base64.b64encode(body).decode()}
+        return {"binary_body": base64.b64encode(body).decode()}
 
 
 _UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e]")

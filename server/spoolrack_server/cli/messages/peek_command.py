@@ -132,7 +132,7 @@ def print_table(messages: Sequence[MessageFacts], queue: str | None = None) -> i
             _state(message, now),
             age_text(message.sent_at, now),
             str(message.receive_count),
-            str(message.size),
+            str(message.body_size),
             *(_death(message, now) if has_dead else ()),
             "" if message.is_body_left_out else _shortened(message.body),
         )

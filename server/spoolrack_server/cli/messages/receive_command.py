@@ -158,8 +158,8 @@ def command(
                 output.write(message_line(message, message.queue_name))
             elif message.is_body_left_out and message.path is None:
                 raise Failed(
-                    f"message {message.id} has {message.size} bytes, and a body of more than 64 MiB "
-                    "isn't printed: give --to DIR or --exec CMD, with --http-url http://HOST:PORT",
+                    f"message {message.id} has {message.body_size} bytes, and a body of more than 64 "
+                    "MiB isn't printed: give --to DIR or --exec CMD, with --http-url http://HOST:PORT",
                     USAGE,
                 )
             elif raw:

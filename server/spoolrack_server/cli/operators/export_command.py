@@ -85,7 +85,7 @@ def command(
                     written += 1
                     write(archive_format.message_line(written, message))
                     states[name][message.state] += 1
-                    advance(1, message.size)
+                    advance(1, message.body_size)
             write(archive_format.ending(written))
     if not quiet:
         for name in names:
@@ -132,7 +132,7 @@ def _messages(client: Client, queue: str) -> Iterator[Message]:
 def _left_out(message: Message) -> str:
     return (
         f"message {message.id} of {message.queue_name} is not in the archive: its body has "
-        f"{size_text(message.size)}; receive it with spoolrack receive --to DIR"
+        f"{size_text(message.body_size)}; receive it with spoolrack receive --to DIR"
     )
 
 
