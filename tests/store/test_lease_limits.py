@@ -49,6 +49,7 @@ def rig(**queues: QueueSettings) -> Rig:
 @contextmanager
 def served(path: Path, **limits: int) -> Iterator[FrontRig]:
     """A store with its thread, whose queue has these limits."""
+    path.mkdir(exist_ok=True)
     with opened(path / "root") as front:
         front.ask(UpdateQueue(name="q", changes=limits))
         yield front
@@ -159,6 +160,30 @@ def test_a_receive_that_waits_gets_the_place_that_a_delete_frees(tmp_path: Path)
         waiting = front.wait_for()
         assert not waiting.done()
         front.delete(*first)
+        assert bodies_of(waiting.result(GIVE_UP)) == [b"b"]
+
+
+def test_a_lone_receive_in_its_callers_thread_keeps_to_the_limits(tmp_path: Path) -> None:
+    with served(tmp_path, max_leased=2) as front:
+        front.send(b"a")
+        front.send(b"b")
+        front.send(b"c")
+        front.in_turn()
+        first = front.store.try_now(Receive(queue="q"), 60.0)
+        assert first is not None
+        assert front.store.try_now(Receive(queue="q"), 60.0) is not None
+        assert front.store.try_now(Receive(queue="q"), 60.0) is None
+        assert front.receive() == []
+        front.delete(*first)
+        assert bodies_of(front.receive()) == [b"c"]
+    with served(tmp_path / "rated", rate=100) as front:
+        front.send(b"a")
+        front.send(b"b")
+        front.in_turn()
+        assert front.store.try_now(Receive(queue="q"), 60.0) is not None
+        assert front.store.try_now(Receive(queue="q"), 60.0) is None
+        waiting = front.wait_for()
+        front.manual_clock.advance(10_000)
         assert bodies_of(waiting.result(GIVE_UP)) == [b"b"]
 
 

@@ -307,9 +307,7 @@ class Leaser(Part):
                 if fitting != members:
                     break
         if limits is not None:
-            count = sum(members.bit_count() for _, members in picked)
-            limits.begin(count, self._moves.commit)
-            self._await_rate(record.name, limits)
+            self.begin(record, limits, sum(members.bit_count() for _, members in picked))
         if dead:
             self._moves.effort.spend(len(dead))
             self._bury(dead)
@@ -338,6 +336,11 @@ class Leaser(Part):
             limits = self._limits[record.name] = QueueLimits()
         limits.be_set(record.settings, self._clock.monotonic())
         return limits
+
+    def begin(self, record: QueueRecord, limits: QueueLimits, count: int) -> None:
+        """Count leases that this commit begins."""
+        limits.begin(count, self._moves.commit)
+        self._await_rate(record.name, limits)
 
     def _await_rate(self, queue: str, limits: QueueLimits) -> None:
         """Let those that wait for a queue look again when its rates let a lease begin."""

@@ -12,6 +12,7 @@ is unlinked by that one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from math import inf
 from random import Random
 from typing import Any, Final
 from zlib import crc32
@@ -188,7 +189,7 @@ class ShortWay:
         record = self._catalog.records.get(queue)
         if record is None or record.settings.receiving == "paused":
             return None
-        if request.max_messages < 1 or record.settings.max_leased or record.settings.rate:
+        if request.max_messages < 1:
             return None
         identity = record.created_at, record.salt
         if (request.queue_identity or identity) != identity:
@@ -199,7 +200,12 @@ class ShortWay:
         elif not 1 <= visibility <= MAX_VISIBILITY:
             return None
         index = self._index.queue(queue)
-        entry = self._head(index, request)
+        limits, most = None, inf
+        if record.settings.max_leased or record.settings.rate:
+            limits = self._leaser.limits_of(record)
+        if limits is not None:
+            most = limits.room(index.counts[State.LEASED], self._moves.commit)
+        entry = self._head(index, request, most)
         if entry is None or self._dead_letters.is_dead(entry):
             return None
         if record.settings.retention and self._leaser.is_too_old(record, entry):
@@ -209,7 +215,10 @@ class ShortWay:
         self._moves.clock.hold()
         try:
             request.queue_identity = identity
-            return self._lease(request, entry, visibility)
+            leased = self._lease(request, entry, visibility)
+            if limits is not None and leased is not None:
+                self._leaser.begin(record, limits, entry.batch.stem.count or 1)
+            return leased
         finally:
             self._moves.clock.release()
             self._sharing.leave()
@@ -239,9 +248,10 @@ class ShortWay:
             self._index.queues[old.queue].entered += leased.members.bit_count()
         return self._leaser.hand_out(request, entry, leased, visibility, wall)
 
-    def _head(self, index: QueueIndex, request: Receive) -> Entry | None:
-        """Return the file that a receive takes as a whole, and nothing beside it, of those that are
-        ready and, behind them, those that are on their way to the queue; None if it is none such."""
+    def _head(self, index: QueueIndex, request: Receive, most: float) -> Entry | None:
+        """Return the file that a receive of at most `most` messages takes as a whole, and nothing
+        beside it, of those that are ready and, behind them, those that are on their way to the queue;
+        None if it is none such."""
         if index.groups is not None or index.priorities is not None:
             return None
         sent: list[Entry] = []
@@ -263,7 +273,7 @@ class ShortWay:
             max_bytes = min(max_bytes, request.credits.free_bytes)
         batch, stem = entry.batch, entry.batch.stem
         count, files = stem.count or 1, len(index.ready.names) + len(sent)
-        if count > room or (count < room and files > 1) or stem.counted > max_bytes:
+        if count > min(room, most) or (count < room and files > 1) or stem.counted > max_bytes:
             return None
         if stem.is_external:
             return None
