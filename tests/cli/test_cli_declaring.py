@@ -35,7 +35,7 @@ def test_declared_queues_are_created_with_their_settings_dead_letter_queues_firs
         {
             "jobs": {"visibility_timeout": "5m", "max_receives": 3.0, "dead_letter_queue": "dead"},
             "dead": None,
-            "mail": {"max_bytes": "1G", "max_message_size": 65536, "retention": 86400},
+            "mail": {"max_bytes": "1G", "max_message_size": 65536, "retention": 86400, "rate": 0.5},
         }
     )
     applied = spoolrack("queues", "apply", str(declared))
@@ -45,6 +45,7 @@ def test_declared_queues_are_created_with_their_settings_dead_letter_queues_firs
     jobs, mail = client.queue("jobs").info().settings, client.queue("mail").info().settings
     assert (jobs.visibility_timeout, jobs.max_receives, jobs.dead_letter_queue) == (300.0, 3, "dead")
     assert (mail.max_bytes, mail.max_message_size, mail.retention) == (1 << 30, 65536, 86400.0)
+    assert mail.rate == 0.5
 
 
 def test_a_second_apply_changes_nothing_and_a_changed_file_changes_what_differs(
@@ -105,6 +106,7 @@ def test_queues_that_are_not_declared_are_left_alone(
         ),
         ({"jobs": {"max_messages": True}}, "should be a whole number"),
         ({"jobs": {"max_bytes": [1]}}, "should be a size"),
+        ({"jobs": {"rate": "fast"}}, "should be a number from 0 to 1e+06"),
         ({"jobs": {"lease_durability": 1}}, "should be strict or relaxed"),
         ({"jobs": {"group_order": "odd"}}, "should be fair or strict"),
         ('{"jobs": {"max_bytes": NaN}}', "declares no queues: NaN is not JSON"),

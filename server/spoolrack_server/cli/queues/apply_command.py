@@ -33,6 +33,7 @@ from ..kit.units import (
 )
 
 _LONGEST_SHOWN: Final = 60
+_NUMBER: Final = click.IntRange | click.FloatRange
 
 
 @click.command()
@@ -140,13 +141,13 @@ def _value(where: str, name: str, value: Any) -> Any:
         raise Failed(f"{where} is no setting; there are {', '.join(SETTING_TYPES)}", BAD_CONTENT)
     kind = SETTING_TYPES[name]
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if isinstance(value, str) or (is_number and isinstance(kind, Span | Size | click.IntRange)):
-        is_count = isinstance(kind, click.IntRange)
+    if isinstance(value, str) or (is_number and isinstance(kind, Span | Size | _NUMBER)):
+        is_count, is_written = isinstance(kind, click.IntRange), isinstance(kind, _NUMBER)
         is_whole = isinstance(value, float) and value.is_integer()
         # Templates make 100000.0 of a large number.
         written = int(value) if is_whole and is_count else value
         with suppress(click.BadParameter):
-            return kind.convert(str(written) if is_count else written, None, None)
+            return kind.convert(str(written) if is_written else written, None, None)
     raise Failed(f"{where} is {_value_text(value)}, and should be {_type_text(kind)}", BAD_CONTENT)
 
 
@@ -159,6 +160,8 @@ def _type_text(kind: object) -> str:
             return f"a size from {size_text(kind.least)} to {size_text(kind.most)}, such as 64k"
         case click.IntRange():
             return f"a whole number from {kind.min} to {kind.max}"
+        case click.FloatRange():
+            return f"a number from {kind.min:g} to {kind.max:g}"
         case click.Choice():
             return " or ".join(kind.choices)
     return "text"
