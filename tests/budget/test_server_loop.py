@@ -19,6 +19,7 @@ from typing import Any, Final
 import grpc
 import pytest
 import spoolrack_server
+from google.protobuf.duration_pb2 import Duration
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
@@ -86,7 +87,9 @@ class Client:
     def __init__(self, address: str) -> None:
         self._channel = grpc.insecure_channel(address)
         self.stub = QueueServiceStub(self._channel)
-        self.stub.CreateQueue(rpc.CreateQueueRequest(queue=pb.Queue(name="q")))
+        # No lease ends meanwhile, however slow the machine is.
+        settings = pb.QueueSettings(visibility_timeout=Duration(seconds=12 * 3600))
+        self.stub.CreateQueue(rpc.CreateQueueRequest(queue=pb.Queue(name="q", settings=settings)))
         self._send, self._delete, self._receive, self._receives = (
             self._opened(method)
             for method in (
@@ -220,7 +223,9 @@ def counts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Count
         patch.setattr(committer, "SHORT_SECONDS", 3600.0)  # Nor does it do a short commit elsewhere.
         patch.setattr(committer, "LINGER", 3_600_000)
         patch.setattr(committer, "LOOK_EVERY", 3_600_000)
-        patch.setattr(store_access, "QUICK", 3600.0)  # The disk is quick, whatever it is.
+        # The disk is quick, whatever it is.
+        patch.setattr(store_access, "QUICK", 3600.0)
+        patch.setattr(store_access, "QUICK_ALONE", 3600.0)
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             yield runner.run(all_counts())
 
