@@ -8,6 +8,7 @@ import ssl
 import struct
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -17,6 +18,7 @@ import trustme
 from google.protobuf.duration_pb2 import Duration
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.access.security import Security
+from spoolrack_server.http import listen_sockets
 from spoolrack_server.http.request_bodies import HttpLimits
 from spoolrack_server.process.server import Server
 from spoolrack_server.system.limits import LARGEST_CALL, LINE, METADATA, PROBES, Limits
@@ -385,3 +387,20 @@ def test_the_docs_say_each_limit() -> None:
         f"| {HttpLimits().memory // 1024 // 1024} MiB ",
     ):
         assert words in said, words
+
+
+def test_no_connection_of_another_address_makes_room_for_those_that_come_in_a_row() -> None:
+    """What was accepted a moment ago can't be closed yet: a prober was closed in its place."""
+
+    def place(address: str, *, is_open: bool) -> Any:
+        return SimpleNamespace(address=address, end=print if is_open else None)
+
+    limit = listen_sockets._ConnectionLimit(4)
+    prober, first = place("127.0.0.2", is_open=True), place("127.0.0.1", is_open=False)
+    second = place("127.0.0.1", is_open=False)
+    limit.strangers = {5: prober, 6: first, 7: second}
+    assert limit.longest_stranger() is None
+    second.end = print
+    assert limit.longest_stranger() is second
+    first.end = print
+    assert limit.longest_stranger() is first

@@ -86,7 +86,7 @@ _OF_THE_MOMENT: Final = {
     r"keys\.[0-9a-f]{8}": "keys.RANDOM",
 }
 _OF_NOW: Final = {
-    r" *(?<![-\w])(\d+d \d+h|\d+h \d+m|\d+m \d+s|\d+(\.\d+)?(ms|s|m|h|d))(?![-\w]) *": " SPAN ",
+    r" *(?<![-\w])(\d+[dhm] \d+[hms]|\d+(\.\d+)?(ms|s|m|h|d))(?![-\w]) *": " SPAN ",
     r"20(2[4-9]|[3-9]\d)-\d\d-\d\d[T ][\d:.]+": "NOW",
     r'(?<=_age": )[0-9.]+': "SPAN",
     r"(?<=\S) {2,}": "  ",

@@ -86,6 +86,8 @@ def test_every_setting_of_the_contract_is_one_of_the_store() -> None:
                 (of_contract[name],) = (
                     value.number for value in kind.values if value.name.endswith(f"_{word.upper()}")
                 )
+            case SettingKind.RATE:
+                of_contract[name], of_store[name] = number, number * 1_000
             case SettingKind.QUEUE:
                 of_contract[name] = of_store[name] = "dead"
             case _:

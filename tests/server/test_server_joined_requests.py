@@ -9,6 +9,7 @@ import grpc
 import pytest
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_server.app.store_access import ALONE
 from spoolrack_server.process.server import Server
 from spoolrack_server.rpc import streams
 from spoolrack_store.store import Store
@@ -64,9 +65,10 @@ async def test_joined_requests_are_left_to_share_a_commit_and_a_lone_one_may_hav
     await call.write(joined(*(send(n, b"x") for n in range(20))))
     await answered(call, 20)
     assert tried == []
-    await call.write(send(20, b"x"))
-    await answered(call, 1)
-    assert len(tried) == 1
+    for n in range(ALONE + 1):
+        await call.write(send(20 + n, b"x"))
+        await answered(call, 1)
+    assert len(tried) == 2, "a stream is alone after some lone requests in a row"
 
 
 async def test_a_server_says_that_it_reads_joined_requests_and_joins_for_no_other_client(

@@ -48,10 +48,14 @@ class _ConnectionLimit:
         """By their descriptors, in the order of their coming."""
 
     def longest_stranger(self) -> _CountedSocket | None:
-        """Return the oldest stranger of the address that has the most of them."""
-        found = [each for each in self.strangers.values() if each.end is not None]
-        counts = Counter(each.address for each in found)
-        return max(found, key=lambda each: counts[each.address], default=None)
+        """Return the oldest stranger of the address that has the most of them; None if all of those are
+        between two states: no other address makes room for them."""
+        counts = Counter(each.address for each in self.strangers.values())
+        most = max(counts.values(), default=0)
+        for each in self.strangers.values():
+            if each.end is not None and counts[each.address] == most:
+                return each
+        return None
 
 
 class _CountedSocket(socket.socket):

@@ -21,7 +21,7 @@ from spoolrack import aio, vsqs
 from spoolrack.testing import manual_clock, open_root, running_server, running_shards
 from spoolrack_server.process.serve_settings import ServeSettings
 from spoolrack_server.process.server import Server
-from spoolrack_store.engine import moves
+from spoolrack_store.engine import context
 from spoolrack_store.store import Store
 
 from tests.ceph.cluster import HOSTS, VARIABLE, Cluster
@@ -134,7 +134,7 @@ def hosts_world() -> Iterator[World]:
     clock, cluster, name = manual_clock(), Cluster(os.environ[VARIABLE]), uuid4().hex
     with contextlib.ExitStack() as stack:
         # A server ends leases of the other one late by the margin, and tests by a clock that both have.
-        stack.enter_context(pytest.MonkeyPatch.context()).setattr(moves, "MARGIN", 0)
+        stack.enter_context(pytest.MonkeyPatch.context()).setattr(context, "MARGIN", 0)
         Store.open(cluster.at(HOSTS[0]) / name, hosts="several").close()
         servers = [
             stack.enter_context(running_server(cluster.at(host) / name, clock=clock)) for host in HOSTS

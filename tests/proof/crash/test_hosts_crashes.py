@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 import pytest
-from spoolrack_store.engine import moves
+from spoolrack_store.engine import context
 from spoolrack_store.files.changes import Changes
 from spoolrack_store.files.syncer import Barrier, Syncer
 
@@ -46,7 +46,7 @@ class EveryHostsStory(EverythingStory):
 @pytest.fixture(autouse=True)
 def clocks_that_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     """A story expects that every process ends a lease at its time."""
-    monkeypatch.setattr(moves, "MARGIN", 0)
+    monkeypatch.setattr(context, "MARGIN", 0)
 
 
 @runs((1, False), (2, False), (3, False))
