@@ -17,9 +17,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from spoolrack_store.engine.lease_limits import RateBucket
 from spoolrack_store.model.clock import MINUTE, Millis
+from spoolrack_store.model.errors import StaleReceipt
 from spoolrack_store.model.operations import (
+    ChangeVisibility,
     Delete,
     Delivery,
+    LastReceive,
     Receive,
     RejectMessages,
     ReleaseMessages,
@@ -185,6 +188,29 @@ def test_a_lone_receive_in_its_callers_thread_keeps_to_the_limits(tmp_path: Path
         waiting = front.wait_for()
         front.manual_clock.advance(10_000)
         assert bodies_of(waiting.result(GIVE_UP)) == [b"b"]
+
+
+@pytest.mark.parametrize("bound", [0, 1])
+def test_an_extension_after_the_leases_end_begins_none_above_the_bound(bound: int) -> None:
+    one = rig(q=QueueSettings(max_leased=bound, backoff_initial=Millis(0)))
+    one.send(b"a")
+    (first,) = one.receive(most=1)
+    one.after(LEASE)
+    one.ask(Send(queue="q", bodies=[b"b"], priorities={0: 9}))
+    one.settle()
+    assert bodies(one.receive(most=1)) == "b"
+    assert first.first_received_at is not None
+    last = LastReceive(first.receive_count, first.first_received_at)
+    (answer,) = one.ask(
+        ChangeVisibility(
+            queue="q",
+            receipts=first.receipts,
+            visibility_timeout=LEASE,
+            last_receives={0: last},
+        )
+    )
+    assert isinstance(answer, StaleReceipt) == bool(bound)
+    assert leased(one) == (1 if bound else 2)
 
 
 # Bounds of groups.

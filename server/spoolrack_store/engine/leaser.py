@@ -596,8 +596,10 @@ class Leaser(Part):
         visibility = request.visibility_timeout
         check_span("visibility_timeout", visibility, 0, MAX_VISIBILITY)
         results: list[Millis | StoreError] = [Millis(0)] * len(request.receipts)
-        is_strict = record.settings.group_order == "strict"
-        targets = self._find_all(request, results, {} if is_strict else request.last_receives)
+        settings = record.settings
+        # A lease that is over begins no other one past an order or a bound.
+        is_bounded = settings.group_order == "strict" or settings.limits_leases
+        targets = self._find_all(request, results, {} if is_bounded else request.last_receives)
         wall, monotonic = self._clock.wall(), self._clock.monotonic()
         result = Millis(wall + visibility if visibility else 0)
         until = result, monotonic + visibility

@@ -327,7 +327,8 @@ class ChangeVisibility(Request[list[Millis | StoreError]]):
     last_receives: Mapping[int, LastReceive] = field(default_factory=dict)
     """By position: hide the message again also if its lease is over, as long as this is its last
     receive. The new lease isn't counted as a receive, and only `last_receives` ends or extends it. A
-    queue whose groups are strict refuses: another message of the group may be leased."""
+    queue whose groups are strict, or whose leases are limited, refuses: another message may be leased
+    in its place."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
