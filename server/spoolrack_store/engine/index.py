@@ -560,8 +560,8 @@ class Index:
             if not self.leases_of[name.token]:
                 del self.leases_of[name.token]
         queue.orders[name.state].change(entry, was, members)
-        if name.state in _WAITS and not members:
-            self.dues.discard(self._due_key(entry))
+        if name.state in _WAITS and was and not members:
+            self.dues.discard(self._due_key(entry))  # Else it is that of a higher name of the message.
         if name.state is State.READY or queue.groups is not None or not members:
             self.changed_queues[name.queue] = None  # A lease that ends frees a place.
         if name.state is State.READY:
