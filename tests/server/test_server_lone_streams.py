@@ -51,6 +51,13 @@ def test_a_request_of_no_stream_waits_for_a_quick_disk_only(access: StoreAccess)
     assert within(access) == QUICK
 
 
+def test_a_request_of_no_stream_waits_so_after_those_of_streams_too(access: StoreAccess) -> None:
+    access.arrive(2, "send", 1)
+    assert (within(access), within(access), within(access)) == (None, None, QUICK)
+    assert bring(access, "send", 1, ALONE) == QUICK_ALONE
+    assert within(access) == QUICK
+
+
 def test_a_stream_is_alone_after_some_lone_requests_in_a_row(access: StoreAccess) -> None:
     assert bring(access, "send", 1, ALONE - 1) is None
     assert bring(access, "send", 1) == QUICK_ALONE

@@ -190,6 +190,19 @@ def test_a_lone_receive_in_its_callers_thread_keeps_to_the_limits(tmp_path: Path
         assert bodies_of(waiting.result(GIVE_UP)) == [b"b"]
 
 
+@pytest.mark.parametrize(("limit", "raised"), [("max_leased", 2), ("rate", 0)])
+def test_a_receive_that_waits_is_answered_when_a_limit_is_raised(
+    tmp_path: Path, limit: str, raised: int
+) -> None:
+    with served(tmp_path, **{limit: 1}) as front:
+        front.send(b"a", b"b")
+        assert bodies_of(front.receive()) == [b"a"]
+        waiting = front.wait_for()
+        assert not waiting.done()
+        front.ask(UpdateQueue(name="q", changes={limit: raised}))
+        assert bodies_of(waiting.result(GIVE_UP)) == [b"b"]
+
+
 @pytest.mark.parametrize("bound", [0, 1])
 def test_an_extension_after_the_leases_end_begins_none_above_the_bound(bound: int) -> None:
     one = rig(q=QueueSettings(max_leased=bound, backoff_initial=Millis(0)))

@@ -1,1 +1,1 @@
-"""What client and server share of the contract beside the generated stubs of `v1`."""
+"""The part of the contract that client and server share beside the generated stubs of `v1`."""

@@ -29,7 +29,7 @@ QUICK: Final = 0.0001
 """Seconds for which the event loop may wait for the disk: a hand-over to another thread and back takes
 as long for a lone message. On a slower disk requests share a sync."""
 QUICK_ALONE: Final = 0.001
-"""The same for a stream that is alone: there is nobody to share a sync with. Where others of its kind
+"""The same for a stream that is alone: no other request could share the sync. Where others of its kind
 bring requests, all share commits."""
 ALONE: Final = 8
 """Lone requests in a row, without another stream of the kind between, after which a stream is alone."""
@@ -74,8 +74,10 @@ class StoreAccess:
     def __init__(self, store: Store, workers: ConcurrencyLimit | None = None) -> None:
         self.store = store
         self.workers = workers or ConcurrencyLimit(None)
+        self._arrived = 0
+        """Requests that a stream has brought, and that are begun next."""
         self._within = QUICK
-        """Seconds that the next request may wait for the disk in the event loop."""
+        """Seconds that these may wait for the disk in the event loop."""
         self._in_a_row: dict[str, tuple[int, int]] = {}
         """By the kind of a stream, the last one that brought a request, and how many in a row."""
         self._readers = ThreadPoolExecutor(READERS, "spoolrack-read")
@@ -90,13 +92,18 @@ class StoreAccess:
         last, in_a_row = self._in_a_row.get(kind, (stream, 0))
         in_a_row = in_a_row + 1 if stream == last and requests == 1 else 0
         self._in_a_row[kind] = stream, in_a_row
+        self._arrived = requests
         self._within = QUICK_ALONE if in_a_row >= ALONE else 0.0
 
     def begin(self, request: Request[T]) -> Submitted[T]:
         """Have a request done, at once if it is plain, nothing else is at work and the disk is
         quick."""
-        if self._within:
-            answered = self.store.try_now(request, self._within)
+        within = QUICK
+        if self._arrived:
+            self._arrived -= 1
+            within = self._within
+        if within:
+            answered = self.store.try_now(request, within)
             if answered is not None:
                 return Submitted((), lambda: answered)
         future = self.store.submit(request)

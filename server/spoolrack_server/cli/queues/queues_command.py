@@ -226,7 +226,7 @@ def show(connection: Connection, name: str, json: bool) -> None:
 @click.argument("message", required=False, metavar="[ID]")
 @reads_queues
 def why(connection: Connection, name: str, message: str | None) -> None:
-    """Tell in a line why nobody gets the messages of the queue NAME, or its message ID."""
+    """Tell in a line what holds back the messages of the queue NAME, or its message ID."""
     with connection.client() as client:
         if message is None:
             found = why_of_queue(client.queue(name).info())

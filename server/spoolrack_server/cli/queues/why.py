@@ -1,4 +1,4 @@
-"""The answer to "why does nobody get this message?", in a line."""
+"""What holds back the messages of a queue, or one of them, in a line."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def why_of_message(client: Client, name: str, id: str, now: datetime) -> str:
             assert message.lease_expires_at is not None
             holder = next((each for each in info.oldest_leases if each.message_id == id), None)
             by = "" if holder is None else f" by {holder.consumer or f'the stream {holder.stream}'}"
-            again = f"for the {message.receive_count}. time" if message.receive_count > 1 else "once"
+            times = "once" if message.receive_count == 1 else f"{message.receive_count} times"
             until = _moment(message.lease_expires_at, now)
-            return f"it is leased{by} until {until}, received {again}"
+            return f"it is leased{by} until {until}, received {times}"
     return _why_ready(info, message)
 
 
